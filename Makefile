@@ -1,0 +1,52 @@
+# Every target makes the environment it needs; a bare machine with Python 3.11 or newer is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+
+.PHONY: help setup run test test-all check fix golden bench lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+setup: $(STAMP) ## the environment in .venv, from the hashed lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lakerunner needs Python 3.11 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+run: setup ## start everything with demo data and keep it running (Ctrl-C stops)
+	$(BIN)/lakerunner demo --home .lakerunner
+
+test: setup ## the tests, under ten minutes on two cores
+	$(BIN)/pytest -m "not slow"
+
+test-all: setup ## all tests, the slow ones too
+	$(BIN)/pytest
+
+check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest tests/test_house.py
+
+fix: setup ## format and mend what ruff can mend
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+golden: setup ## rewrite the golden files; read the diff
+	GOLDEN=rewrite $(BIN)/pytest tests/lakeql -k golden
+
+bench: setup ## every benchmark, ratios in one run
+	@for file in bench/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+lock: ## requirements.lock anew from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --upgrade -o requirements.lock
+
+clean: ## forget the environment and the demo's data
+	rm -rf $(VENV) .cache .lakerunner

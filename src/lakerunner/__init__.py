@@ -1,0 +1,1 @@
+"""Lakerunner: a telemetry lake on object storage, Spark, PostgreSQL and DuckDB."""

@@ -1,0 +1,1 @@
+"""The bus: topics of frozen messages that carry paths and work, never telemetry."""

@@ -1,0 +1,1 @@
+"""All of PostgreSQL: the schema lrdb, its migrations and its queries."""

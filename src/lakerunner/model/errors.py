@@ -1,0 +1,95 @@
+"""The one error tree. Its branches say who mends the trouble:
+
+    LakerunnerError
+    ├── UserError           the caller: 400, with a position in their text where there is one
+    │   ├── NotAuthenticated    401: no key, or one we do not know
+    │   ├── NotAllowed          403: asks for what its key may not see
+    │   ├── NotFound            404: names something that is not there
+    │   └── TooLarge            413: past a limit, which the message names
+    ├── Unavailable         nobody: a dependency is away, try the same again later
+    ├── Corrupt             the sender: this input is set aside with its reason
+    │   └── Absent              the object is not there (any more)
+    └── Conflict            nobody: someone else did this work already; look again and go on
+
+A message names what is wrong, where it stands and what to do. It never holds a secret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in a user's text: both counted from 1."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+class LakerunnerError(Exception):
+    """The root; never raised itself."""
+
+    http_status = 500
+
+
+class UserError(LakerunnerError):
+    """The request is wrong. The same request will be wrong again."""
+
+    http_status = 400
+
+    def __init__(self, message: str, position: Position | None = None) -> None:
+        super().__init__(f"{message} ({position})" if position else message)
+        self.message = message
+        self.position = position
+
+
+class NotAuthenticated(UserError):
+    """No credentials, or credentials we do not know."""
+
+    http_status = 401
+
+
+class NotAllowed(UserError):
+    """The caller is known and may not do this."""
+
+    http_status = 403
+
+
+class NotFound(UserError):
+    """The request names something that is not there."""
+
+    http_status = 404
+
+
+class TooLarge(UserError):
+    """The request, or its answer, is past a limit."""
+
+    http_status = 413
+
+
+class Unavailable(LakerunnerError):
+    """A dependency is away or overloaded. The same call may work later."""
+
+    http_status = 503
+
+
+class Corrupt(LakerunnerError):
+    """This input cannot be read. Retrying does not help: set it aside with this reason."""
+
+    http_status = 422
+
+
+class Absent(Corrupt):
+    """The named object does not exist."""
+
+    http_status = 404
+
+
+class Conflict(LakerunnerError):
+    """Someone else was first. Look at what they did and go on from there."""
+
+    http_status = 409

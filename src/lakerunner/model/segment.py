@@ -1,0 +1,71 @@
+"""A segment: an immutable Parquet file of one organization, collector and signal, and its index row.
+
+A segment id derives from the work that makes the segment, never from the clock: doing the work
+again gives the same id, the same path and the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from lakerunner.model.organization import checked_name
+from lakerunner.model.source import SEGMENT_PREFIX
+from lakerunner.model.time import TimeRange, hour_of
+
+
+@dataclass(frozen=True, order=True)
+class Column:
+    """One Parquet column. `type` is string, int64, double, bool, bytes or json for a shredded
+    attribute (`attributes.K`, `resource.K`, `scope.K`), and "" for a column every segment of the signal has."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Segment:
+    """`frequency_ms` is 0 for raw rows, else the rollup window. `level` counts compactions.
+    `fingerprints` prune (model/fingerprint.py); `statistics` inform (docs/formats/index.md)."""
+
+    id: UUID
+    organization: UUID
+    collector: str
+    signal: str
+    time: TimeRange
+    rows: int
+    bytes: int
+    sort_version: int
+    columns: tuple[Column, ...]
+    frequency_ms: int = 0
+    level: int = 0
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    fingerprints: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        checked_name("collector", self.collector)
+        if self.rows <= 0 or self.bytes <= 0:
+            raise ValueError(f"a segment holds rows: {self.rows} rows, {self.bytes} bytes")
+
+    @property
+    def path(self) -> str:
+        hour = hour_of(self.time.start_ns)
+        return (
+            f"{SEGMENT_PREFIX}{self.organization}/{self.collector}/{hour:%Y%m%d}/{self.signal}/{hour:%H}/"
+            f"tbl_{self.id}.parquet"
+        )
+
+
+def segment_id(*work: str | int | Iterable[str | int]) -> UUID:
+    """The id of the segment that this work makes: a digest of the parts, in their order."""
+    hasher = blake2b(digest_size=16)
+    for part in work:
+        items = [part] if isinstance(part, str | int) else list(part)
+        hasher.update(f"{len(items)}:".encode())
+        for item in items:
+            data = str(item).encode()
+            hasher.update(f"{len(data)}:".encode() + data)
+    return UUID(bytes=hasher.digest(), version=5)

@@ -1,0 +1,186 @@
+"""The only place where logs, metrics and traces differ: one SignalSpec row each.
+
+A segment's Parquet columns are the signal's `schema`, then the attributes it shredded, sorted by name:
+`attributes.K` and `resource.K`, `scope.K` for keys that are frequent in the segment, in the type most
+values of the key have. Everything else stays in the map columns `attributes`, `resource_attributes`,
+`scope_attributes` as typed JSON text (docs/formats/attributes.md), so no value and no type is lost.
+
+Times are int64 ns since the epoch as timestamp[ns] without a zone, meaning UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakerunner.model.errors import UserError
+
+TIME = pa.timestamp("ns")
+OVERFLOW = pa.map_(pa.string(), pa.string())
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where an attribute hangs: the map column that overflows, and the prefix of shredded columns."""
+
+    map_column: str
+    prefix: str
+
+
+ATTRIBUTES = Scope("attributes", "attributes.")
+RESOURCE = Scope("resource_attributes", "resource.")
+SCOPE = Scope("scope_attributes", "scope.")
+SCOPES = (ATTRIBUTES, RESOURCE, SCOPE)
+
+_COMMON = [
+    pa.field("service_name", pa.string(), nullable=False),
+    pa.field("scope_name", pa.string(), nullable=False),
+    pa.field("scope_version", pa.string(), nullable=False),
+    pa.field("resource_schema_url", pa.string(), nullable=False),
+    pa.field("scope_schema_url", pa.string(), nullable=False),
+    pa.field("resource_dropped_attributes", pa.uint32(), nullable=False),
+    pa.field("scope_dropped_attributes", pa.uint32(), nullable=False),
+    *(pa.field(scope.map_column, OVERFLOW, nullable=False) for scope in SCOPES),
+]
+
+_EXEMPLAR = pa.struct(
+    [
+        pa.field("timestamp", TIME),
+        pa.field("double_value", pa.float64()),
+        pa.field("int_value", pa.int64()),
+        pa.field("trace_id", pa.binary()),
+        pa.field("span_id", pa.binary()),
+        pa.field("attributes", OVERFLOW),
+    ]
+)
+_BUCKETS = pa.struct([pa.field("offset", pa.int32()), pa.field("counts", pa.list_(pa.uint64()))])
+_EVENT = pa.struct(
+    [
+        pa.field("timestamp", TIME),
+        pa.field("name", pa.string()),
+        pa.field("attributes", OVERFLOW),
+        pa.field("dropped_attributes_count", pa.uint32()),
+    ]
+)
+_LINK = pa.struct(
+    [
+        pa.field("trace_id", pa.binary()),
+        pa.field("span_id", pa.binary()),
+        pa.field("trace_state", pa.string()),
+        pa.field("flags", pa.uint32()),
+        pa.field("attributes", OVERFLOW),
+        pa.field("dropped_attributes_count", pa.uint32()),
+    ]
+)
+
+_LOGS = pa.schema(
+    [
+        pa.field("timestamp", TIME, nullable=False),
+        pa.field("observed_timestamp", TIME),
+        pa.field("severity", pa.string(), nullable=False),  # text and number reconciled, upper case
+        pa.field("severity_number", pa.int32(), nullable=False),
+        pa.field("severity_text", pa.string(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),  # the body as text
+        pa.field("body", pa.string()),  # the body as typed JSON where it is not a string
+        pa.field("event_name", pa.string(), nullable=False),
+        pa.field("trace_id", pa.binary()),
+        pa.field("span_id", pa.binary()),
+        pa.field("flags", pa.uint32(), nullable=False),
+        pa.field("fingerprint", pa.int64(), nullable=False),  # of the message's pattern
+        pa.field("dropped_attributes_count", pa.uint32(), nullable=False),
+        *_COMMON,
+    ]
+)
+
+_METRICS = pa.schema(
+    [
+        pa.field("timestamp", TIME, nullable=False),
+        pa.field("start_timestamp", TIME),
+        pa.field("metric_name", pa.string(), nullable=False),
+        pa.field(
+            "metric_type", pa.string(), nullable=False
+        ),  # gauge sum histogram exponential_histogram summary
+        pa.field("temporality", pa.string()),  # cumulative, delta
+        pa.field("monotonic", pa.bool_()),
+        pa.field("unit", pa.string(), nullable=False),
+        pa.field("description", pa.string(), nullable=False),
+        pa.field("series", pa.int64(), nullable=False),  # digest of name and sorted labels
+        pa.field("value", pa.float64()),
+        pa.field("int_value", pa.int64()),  # exact where the point came as an integer
+        pa.field("count", pa.uint64()),
+        pa.field("sum", pa.float64()),
+        pa.field("min", pa.float64()),
+        pa.field("max", pa.float64()),
+        pa.field("bounds", pa.list_(pa.float64())),
+        pa.field("bucket_counts", pa.list_(pa.uint64())),
+        pa.field("scale", pa.int32()),
+        pa.field("zero_count", pa.uint64()),
+        pa.field("zero_threshold", pa.float64()),
+        pa.field("positive", _BUCKETS),
+        pa.field("negative", _BUCKETS),
+        pa.field("quantiles", pa.list_(pa.float64())),
+        pa.field("quantile_values", pa.list_(pa.float64())),
+        pa.field("exemplars", pa.list_(_EXEMPLAR)),
+        pa.field("flags", pa.uint32(), nullable=False),
+        *_COMMON,
+    ]
+)
+
+_TRACES = pa.schema(
+    [
+        pa.field("timestamp", TIME, nullable=False),  # start of the span
+        pa.field("end_timestamp", TIME, nullable=False),
+        pa.field("duration", pa.int64(), nullable=False),  # ns
+        pa.field("trace_id", pa.binary(), nullable=False),
+        pa.field("span_id", pa.binary(), nullable=False),
+        pa.field("parent_span_id", pa.binary()),
+        pa.field("trace_state", pa.string(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("kind", pa.int32(), nullable=False),
+        pa.field("status_code", pa.int32(), nullable=False),
+        pa.field("status_message", pa.string(), nullable=False),
+        pa.field("flags", pa.uint32(), nullable=False),
+        pa.field("events", pa.list_(_EVENT)),
+        pa.field("links", pa.list_(_LINK)),
+        pa.field("dropped_attributes_count", pa.uint32(), nullable=False),
+        pa.field("dropped_events_count", pa.uint32(), nullable=False),
+        pa.field("dropped_links_count", pa.uint32(), nullable=False),
+        *_COMMON,
+    ]
+)
+
+
+@dataclass(frozen=True)
+class SignalSpec:
+    """`table` is the signal's name in SQL. `sort_version` names the order and layout that
+    `sort_by` and `schema` state now: segments of another version are not merged with these.
+    `bloom` columns get a Parquet bloom filter. `ingested` says whether the pipeline reads it yet."""
+
+    name: str
+    table: str
+    schema: pa.Schema
+    sort_by: tuple[str, ...]
+    sort_version: int
+    bloom: tuple[str, ...]
+    ingested: bool
+
+    def __post_init__(self) -> None:
+        for column in (*self.sort_by, *self.bloom):
+            if column not in self.schema.names:
+                raise ValueError(f"{self.name}: {column} is not in its schema")
+
+
+LOGS = SignalSpec("logs", "logs", _LOGS, ("service_name", "timestamp"), 1, ("trace_id",), ingested=True)
+METRICS = SignalSpec(
+    "metrics", "metrics", _METRICS, ("metric_name", "series", "timestamp"), 1, (), ingested=False
+)
+TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, ("trace_id",), ingested=False)
+SIGNALS = {spec.name: spec for spec in (LOGS, METRICS, TRACES)}
+
+
+def signal_named(name: str) -> SignalSpec:
+    try:
+        return SIGNALS[name]
+    except KeyError:
+        raise UserError(f"there is no signal {name!r}: it is one of {', '.join(SIGNALS)}") from None

@@ -1,0 +1,35 @@
+"""Time as the lake counts it: int64 nanoseconds since the epoch, UTC; ranges are half-open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+SECOND_NS = 1_000_000_000
+MINUTE_NS = 60 * SECOND_NS
+HOUR_NS = 3600 * SECOND_NS
+MIN_NS = -(2**63)
+MAX_NS = 2**63 - 1
+
+
+@dataclass(frozen=True, order=True)
+class TimeRange:
+    """Half-open [start_ns, end_ns). Never empty."""
+
+    start_ns: int
+    end_ns: int
+
+    def __post_init__(self) -> None:
+        if not MIN_NS <= self.start_ns < self.end_ns <= MAX_NS:
+            raise ValueError(f"not a time range: [{self.start_ns}, {self.end_ns})")
+
+    def overlaps(self, other: TimeRange) -> bool:
+        return self.start_ns < other.end_ns and other.start_ns < self.end_ns
+
+
+ALL_TIME = TimeRange(MIN_NS, MAX_NS)
+
+
+def hour_of(time_ns: int) -> datetime:
+    """The UTC hour that holds this instant, for paths."""
+    return datetime.fromtimestamp(time_ns // HOUR_NS * 3600, UTC)

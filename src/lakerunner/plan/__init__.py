@@ -1,0 +1,1 @@
+"""The one query plan that every language compiles into. No I/O."""

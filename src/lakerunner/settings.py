@@ -1,0 +1,132 @@
+"""Settings: the only reader of the environment and of the config file.
+
+Comes in: `LAKERUNNER_<NAME>` variables, a TOML file (`LAKERUNNER_CONFIG`), command-line overrides; the later
+wins in the order file, environment, command line. Goes out: one frozen Settings value. An unknown name is refused
+with the nearest known one, so a typo never becomes a default. `DATABASE_URL` is taken as `database_url`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from lakerunner.model.errors import UserError
+
+_PREFIX = "LAKERUNNER_"
+
+
+def _setting(default: Any, why: str) -> Any:
+    factory = {"default_factory": dict} if default == {} else {"default": default}
+    return field(**factory, metadata={"why": why})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Each field's `why` is its documentation: `lakerunner settings` prints them."""
+
+    home: Path = _setting(Path(".lakerunner"), "where the embedded parts keep their state")
+    store: str = _setting("", "object store URL: file, s3, gs, az or memory; empty: HOME/store")
+    store_options: dict[str, str] = _setting({}, "options of that store, e.g. endpoint=...,allow_http=true")
+    store_retries: int = _setting(8, "tries of one store call before it counts as unavailable")
+    store_retry_seconds: float = _setting(30.0, "the longest one store call may go on retrying")
+    database_url: str = _setting("", "PostgreSQL; empty: the embedded server under HOME/postgres")
+    database_connections: int = _setting(10, "most connections of one process")
+    bus: str = _setting("postgres", "postgres, or kafka://host:port[,host:port]")
+    bus_topic_prefix: str = _setting(
+        "", "set before every Kafka topic, so that two lakes can share a cluster"
+    )
+    spark_master: str = _setting("local[*]", "local[*], local-cluster[..], spark://, k8s:// or yarn")
+    spark_conf: dict[str, str] = _setting({}, "further Spark settings, e.g. spark.executor.memory=4g")
+    spark_driver_memory: str = _setting("1g", "heap of the Spark driver; rows never pass through it")
+    listen: str = _setting("127.0.0.1:7080", "address of the HTTP API; beyond loopback it wants API keys")
+    otlp_listen: str = _setting("127.0.0.1", "host of the usual OTLP ports 4317 and 4318; empty: off")
+    workers: str = _setting("", "query workers as http://host:port, comma-separated; empty: in this process")
+    worker_key: str = _setting("", "secret that query-api shows query-worker; needed beyond loopback")
+    lister_seconds: float = _setting(1.0, "pause between two listings of the raw prefix")
+    settle_seconds: float = _setting(1.0, "a local file younger than this may still be being written")
+    box_max_seconds: float = _setting(2.0, "a box is closed at this age: bounds the delay of ingest")
+    box_max_bytes: int = _setting(256 << 20, "a box is closed at this size of raw objects")
+    box_max_objects: int = _setting(1000, "a box is closed at this many objects")
+    box_max_held: int = _setting(20_000, "most messages a boxer holds over all its boxes")
+    object_max_bytes: int = _setting(256 << 20, "a raw object larger than this, unpacked, is set aside")
+    task_max_bytes: int = _setting(128 << 20, "raw bytes, unpacked, that one segment is made from at most")
+    cache_max_bytes: int = _setting(10 << 30, "size of the query worker's file cache")
+    query_memory: str = _setting("2GB", "memory of one DuckDB instance; it spills to HOME/cache beyond")
+    query_threads: int = _setting(0, "threads of one DuckDB instance; 0: one per core")
+    query_seconds: float = _setting(300.0, "longest run of one query")
+    query_max_rows: int = _setting(1_000_000, "most rows of one answer")
+    query_concurrency: int = _setting(8, "queries that run at once; more wait, then are turned away")
+    request_max_bytes: int = _setting(64 << 20, "largest body of one request, unpacked")
+    log_level: str = _setting("info", "debug, info, warning or error")
+
+    @property
+    def store_url(self) -> str:
+        return self.store or (self.home.resolve() / "store").as_uri()
+
+    @property
+    def cache_directory(self) -> Path:
+        return self.home / "cache"
+
+
+_FIELDS: dict[str, Field[Any]] = {f.name: f for f in fields(Settings)}
+
+
+def load_settings(environment: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from the config file, the environment and overrides (None values are not given)."""
+    values: dict[str, Any] = {}
+    config = environment.get(_PREFIX + "CONFIG")
+    if config:
+        values.update(_read_file(Path(config)))
+    if environment.get("DATABASE_URL"):
+        values["database_url"] = environment["DATABASE_URL"]
+    for variable, text in environment.items():
+        if variable.startswith(_PREFIX) and variable != _PREFIX + "CONFIG":
+            name = variable[len(_PREFIX) :].lower()
+            values[_known(name, variable)] = text
+    values.update({name: value for name, value in (overrides or {}).items() if value is not None})
+    return replace(Settings(), **{name: _typed(_known(name, name), value) for name, value in values.items()})
+
+
+def describe() -> list[tuple[str, str, str]]:
+    """(name, default, why) of every setting, in order."""
+    defaults = Settings()
+    return [(name, str(getattr(defaults, name)), f.metadata["why"]) for name, f in _FIELDS.items()]
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"config file {path} cannot be read: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"config file {path} is not TOML: {error}") from error
+    return {_known(name, f"{name} in {path}"): value for name, value in values.items()}
+
+
+def _known(name: str, spelled: str) -> str:
+    if name in _FIELDS:
+        return name
+    near = get_close_matches(name, _FIELDS, n=1)
+    hint = f": did you mean {near[0]}?" if near else f": known are {', '.join(_FIELDS)}"
+    raise UserError(f"unknown setting {spelled}{hint}")
+
+
+def _typed(name: str, value: Any) -> Any:
+    default = getattr(Settings(), name)
+    try:
+        if isinstance(default, Path):
+            return Path(value).expanduser()
+        if isinstance(default, dict):
+            return _pairs(value) if isinstance(value, str) else {k: str(v) for k, v in value.items()}
+        return type(default)(value)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"setting {name}: {value!r} is not {type(default).__name__}") from error
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """`a=1,b=2` as a dict."""
+    return dict(part.split("=", 1) for part in text.split(",") if part)

@@ -1,0 +1,137 @@
+"""Domain values refuse nonsense at birth and are the same everywhere."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakerunner.model.errors import Absent, Corrupt, LakerunnerError, Position, Unavailable, UserError
+from lakerunner.model.fingerprint import digest64, field_fingerprints
+from lakerunner.model.labels import Labels
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization, checked_name
+from lakerunner.model.segment import Column, Segment, segment_id
+from lakerunner.model.signal import LOGS, METRICS, SIGNALS, TRACES, SignalSpec, signal_named
+from lakerunner.model.source import Route, SourceObject, route_of
+from lakerunner.model.time import HOUR_NS, TimeRange
+
+ORG = DEFAULT_ORGANIZATION.id
+
+
+def segment(start_ns: int = 1766577969305000000, rows: int = 1) -> Segment:
+    return Segment(
+        id=segment_id("logs", 1, ["a"]),
+        organization=ORG,
+        collector="edge",
+        signal="logs",
+        time=TimeRange(start_ns, start_ns + 1),
+        rows=rows,
+        bytes=10,
+        sort_version=1,
+        columns=(Column("timestamp", ""),),
+    )
+
+
+def test_a_segment_path_states_whose_and_when() -> None:
+    made = segment()
+    assert made.path == (
+        f"db/12340000-0000-4000-8000-000000000000/edge/20251224/logs/12/tbl_{made.id}.parquet"
+    )
+
+
+def test_a_segment_without_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="holds rows"):
+        segment(rows=0)
+
+
+def test_segment_ids_derive_from_the_work_and_nothing_else() -> None:
+    assert segment_id("logs", 1, ["a", "b"]) == segment_id("logs", 1, ["a", "b"])
+    assert segment_id("logs", 1, ["a", "b"]) == UUID("7851267f-409d-5d63-b31a-59f3c553e9dd")
+
+
+@given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
+def test_segment_ids_do_not_collide_by_joining(one: list[str], other: list[str]) -> None:
+    assert (segment_id(one) == segment_id(other)) == (one == other)
+    assert (digest64(*one) == digest64(*other)) == (one == other)
+
+
+def test_field_fingerprints_hold_presence_then_values() -> None:
+    assert field_fingerprints("service_name", ["cart"]) == (
+        digest64("service_name"),
+        digest64("service_name", "cart"),
+    )
+
+
+@pytest.mark.parametrize(("start", "end"), [(1, 1), (2, 1), (-(2**63) - 1, 0), (0, 2**63)])
+def test_an_empty_or_impossible_time_range_is_refused(start: int, end: int) -> None:
+    with pytest.raises(ValueError, match="not a time range"):
+        TimeRange(start, end)
+
+
+def test_time_ranges_are_half_open() -> None:
+    hour = TimeRange(0, HOUR_NS)
+    assert hour.overlaps(TimeRange(HOUR_NS - 1, HOUR_NS))
+    assert not hour.overlaps(TimeRange(HOUR_NS, HOUR_NS + 1))
+    assert not hour.overlaps(TimeRange(-1, 0))
+
+
+@pytest.mark.parametrize(
+    ("key", "route"),
+    [
+        ("otel-raw/acme/edge/logs_1.binpb.gz", Route("acme", "edge", "logs")),
+        ("otel-raw/acme/edge/2025/12/24/anything.binpb", Route("acme", "edge", "logs")),
+        ("otel-raw/acme/edge/otel-metrics.binpb.gz", Route("acme", "edge", "metrics")),
+        ("otel-raw/acme/edge/traces_415889201.binpb.gz", Route("acme", "edge", "traces")),
+        ("otel-raw/acme/edge/metricsystem.binpb", Route("acme", "edge", "logs")),
+        ("otel-raw/acme/logs.binpb", None),
+        ("otel-raw/acme/edge/", None),
+        ("otel-raw/acme/edge/.hidden", None),
+        ("otel-raw/a b/edge/x.binpb", None),
+        ("db/acme/edge/20250101/logs/00/tbl_x.parquet", None),
+    ],
+)
+def test_a_key_states_its_route(key: str, route: Route | None) -> None:
+    assert route_of(key) == route
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a" * 129, "ä"])
+def test_names_that_cannot_stand_in_a_path_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match="not usable"):
+        checked_name("collector", name)
+    with pytest.raises(UserError):
+        Organization(ORG, name)
+
+
+def test_a_source_needs_its_identity() -> None:
+    with pytest.raises(ValueError, match="etag"):
+        SourceObject("b", "k", "", 1, 1)
+    assert SourceObject("b", "k", "e", 1, 1).identity == ("b", "k", "e")
+
+
+def test_labels_are_sorted_and_unique() -> None:
+    assert Labels.of({"b": "2", "a": "1"}).pairs == (("a", "1"), ("b", "2"))
+    assert Labels.of({"b": "2", "a": "1"}).get("b") == "2"
+    assert Labels.of({"a": "1"}).fingerprint != Labels.of({"a": "2"}).fingerprint
+    with pytest.raises(ValueError, match="sorted and unique"):
+        Labels((("b", "1"), ("a", "1")))
+
+
+def test_signals_are_rows_of_a_table() -> None:
+    assert list(SIGNALS) == ["logs", "metrics", "traces"]
+    assert [spec.table for spec in SIGNALS.values()] == ["logs", "metrics", "spans"]
+    assert signal_named("traces") is TRACES
+    assert LOGS.sort_by == ("service_name", "timestamp")
+    assert METRICS.sort_by == ("metric_name", "series", "timestamp")
+    with pytest.raises(UserError, match="one of logs, metrics, traces"):
+        signal_named("profiles")
+    with pytest.raises(ValueError, match="nope is not in its schema"):
+        SignalSpec("x", "x", LOGS.schema, ("nope",), 1, (), ingested=True)
+
+
+def test_the_error_tree_says_who_mends_it() -> None:
+    assert str(UserError("unknown column x", Position(2, 7))) == "unknown column x (line 2, column 7)"
+    assert [error.http_status for error in (UserError, Unavailable, Corrupt, Absent)] == [400, 503, 422, 404]
+    assert issubclass(Absent, Corrupt)
+    assert all(issubclass(error, LakerunnerError) for error in (UserError, Unavailable, Corrupt))

@@ -1,0 +1,75 @@
+"""The house rules a script can see: sizes, names, licence, locks without addresses."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[1]
+SOURCES = sorted((REPO / "src").rglob("*.py"))
+MODULE_LINES = 500
+FUNCTION_LINES = 60
+PARAMETERS = 7
+DEPTH = 3
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def test_modules_are_short() -> None:
+    long = {
+        str(path.relative_to(REPO)): n
+        for path in SOURCES
+        if (n := len(path.read_text().splitlines())) > MODULE_LINES
+    }
+    assert long == {}
+
+
+def test_functions_are_short_and_take_few_parameters() -> None:
+    long = [
+        f"{path.relative_to(REPO)}:{node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for path in SOURCES
+        for node in functions(path)
+        if node.end_lineno - node.lineno + 1 > FUNCTION_LINES
+    ]
+    wide = [
+        f"{path.relative_to(REPO)}:{node.name} takes {len(node.args.args)} parameters"
+        for path in SOURCES
+        for node in functions(path)
+        if len(node.args.args) > PARAMETERS
+    ]
+    assert long + wide == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [
+        str(path.relative_to(REPO)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_names_say_something() -> None:
+    empty = {"utils", "util", "common", "helpers", "helper", "misc"}
+    assert [str(path) for path in SOURCES if {part.removesuffix(".py") for part in path.parts} & empty] == []
+
+
+def test_folders_are_three_deep_at_most() -> None:
+    root = REPO / "src" / "lakerunner"
+    assert [str(path) for path in SOURCES if len(path.relative_to(root).parts) > DEPTH] == []
+
+
+def test_the_lock_is_pinned_hashed_and_names_no_host() -> None:
+    lock = (REPO / "requirements.lock").read_text()
+    assert "://" not in lock
+    assert not re.search(r"^--", lock, re.M)
+    entries = re.findall(r"^([a-zA-Z0-9_.-]+)==\S+.*?((?:\n    --hash=sha256:[0-9a-f]{64}.*)+)", lock, re.M)
+    names = re.findall(r"^([a-zA-Z0-9_.-]+)==", lock, re.M)
+    assert len(entries) == len(names) > 40
+
+
+def test_the_licence_is_apache_2() -> None:
+    assert "Apache License" in (REPO / "LICENSE").read_text()
+    assert 'license = "Apache-2.0"' in (REPO / "pyproject.toml").read_text()
