@@ -1,0 +1,1 @@
+"""HTTP, SSE and gRPC. The only async code."""

@@ -1,0 +1,97 @@
+"""Raw objects over HTTP: GET /api/v1/objects (what became of them) and POST /api/v1/objects/retry (failed ones again).
+
+Scoped to the caller's organization. A server that needs no keys also shows what could not be placed in any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.index.sources import SourceRecord, Sources
+from lakerunner.model.errors import UserError
+from lakerunner.model.source import SourceState
+
+LIMIT_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class ObjectsApi:
+    """`retry` takes records that failed, sends them again and says how many it could."""
+
+    sources: Sources
+    authenticator: Authenticator
+    retry: Callable[[list[SourceRecord]], int]
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/v1/objects", self.list, methods=["GET"]),
+            Route("/api/v1/objects/retry", self.again, methods=["POST"]),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        scope = await self._scope(request)
+        state = _state(request.query_params.get("state"))
+        limit = _limit(request.query_params.get("limit", "100"))
+        records = await to_thread.run_sync(lambda: self.sources.list(state, organization=scope, limit=limit))
+        counts = await to_thread.run_sync(self.sources.counts, scope)
+        return JSONResponse(
+            {
+                "counts": {state.value: counts.get(state, 0) for state in SourceState},
+                "objects": [_described(record) for record in records],
+            }
+        )
+
+    async def again(self, request: Request) -> Response:
+        scope = await self._scope(request)
+        failed = await to_thread.run_sync(
+            lambda: self.sources.list(SourceState.FAILED, organization=scope, limit=LIMIT_MAX)
+        )
+        return JSONResponse({"retried": await to_thread.run_sync(self.retry, failed)})
+
+    async def _scope(self, request: Request) -> UUID | None:
+        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        return None if organization == self.authenticator.keyless else organization.id
+
+
+def _state(text: str | None) -> SourceState | None:
+    try:
+        return SourceState(text) if text else None
+    except ValueError:
+        raise UserError(f"there is no state {text!r}: it is one of {', '.join(SourceState)}") from None
+
+
+def _limit(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= LIMIT_MAX:
+        raise UserError(f"limit {text!r} is not a number from 1 to {LIMIT_MAX}")
+    return int(text)
+
+
+def _described(record: SourceRecord) -> dict[str, Any]:
+    source = record.source
+    return {
+        "bucket": source.bucket,
+        "key": source.key,
+        "etag": source.etag,
+        "size": source.size,
+        "organization_id": str(record.organization) if record.organization else None,
+        "collector": record.collector,
+        "signal": record.signal,
+        "state": record.state.value,
+        "reason": record.reason,
+        "seen_at": _moment(record.seen_at),
+        "ended_at": _moment(record.ended_at),
+    }
+
+
+def _moment(time: datetime | None) -> str | None:
+    return time.isoformat() if time else None

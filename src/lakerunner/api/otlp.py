@@ -1,0 +1,68 @@
+"""OTLP over HTTP: POST /v1/{logs,metrics,traces} as protobuf or JSON, gzip or plain.
+
+Answers as the OTLP specification says: the export response in the request's encoding, errors as a google.rpc.Status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.body import read_body
+from lakerunner.api.errors import RETRY_SECONDS
+from lakerunner.api.otlp_json import request_from_json
+from lakerunner.api.receive import Receiver
+from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+
+PROTOBUF = "application/x-protobuf"
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class OtlpApi:
+    receiver: Receiver
+    authenticator: Authenticator
+    max_bytes: int
+
+    def routes(self) -> list[Route]:
+        return [Route("/v1/{signal:str}", self.export, methods=["POST"])]
+
+    async def export(self, request: Request) -> Response:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        try:
+            await self._accept(request, kind)
+        except LakerunnerError as error:
+            return _status(error, kind)
+        # An export response without partial_success: everything was taken.
+        return Response(b"{}", media_type=JSON) if kind == JSON else Response(b"", media_type=PROTOBUF)
+
+    async def _accept(self, request: Request, kind: str) -> None:
+        if kind not in (PROTOBUF, JSON):
+            raise UserError(f"content-type {kind!r} is not OTLP: send {PROTOBUF} or {JSON}")
+        signal = request.path_params["signal"]
+        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        body = await read_body(request, self.max_bytes)
+        if kind == JSON:
+            body = await to_thread.run_sync(request_from_json, signal, body)
+        await to_thread.run_sync(self.receiver.accept, organization, signal, body)
+
+
+def _status(error: LakerunnerError, kind: str) -> Response:
+    headers = {"retry-after": str(RETRY_SECONDS)} if isinstance(error, Unavailable) else {}
+    message = str(error)
+    if kind == JSON:
+        return Response(orjson.dumps({"message": message}), error.http_status, headers, JSON)
+    return Response(_status_protobuf(message), error.http_status, headers, PROTOBUF)
+
+
+def _status_protobuf(message: str) -> bytes:
+    """google.rpc.Status with its field 2, message. One length-delimited field: not worth a dependency."""
+    data = message.encode()[:2000]
+    length = bytes([len(data)]) if len(data) < 128 else bytes([len(data) & 0x7F | 0x80, len(data) >> 7])
+    return b"\x12" + length + data

@@ -1,0 +1,93 @@
+"""HTTP servers in threads: bound before anything else starts, drained before anything else stops."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from lakerunner.model.errors import Unavailable, UserError
+
+_START_SECONDS = 20.0
+_DRAIN_SECONDS = 5
+
+
+def parse_address(listen: str) -> tuple[str, int]:
+    """`host:port` as a pair; port 0 asks for a free one."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise UserError(f"{listen!r} is not an address: write host:port, e.g. 127.0.0.1:7080")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise UserError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another with --listen") from error
+    return listener
+
+
+class HttpServer:
+    """One app on one socket."""
+
+    def __init__(self, app: ASGIApp, listener: socket.socket, on_death: Callable[[str], None]) -> None:
+        self._listener = listener
+        self._on_death = on_death
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            http="httptools",
+            loop="asyncio",
+            timeout_graceful_shutdown=_DRAIN_SECONDS,
+            h11_max_incomplete_event_size=64 << 10,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    @property
+    def url(self) -> str:
+        host, port = self._listener.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._server.started:
+            if time.monotonic() > deadline or not self._thread.is_alive():
+                raise Unavailable(f"the HTTP server on {self.url} did not start")
+            self._thread.join(0.01)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(_DRAIN_SECONDS + 2)
+        self._listener.close()
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._listener])
+        finally:
+            if not self._server.should_exit:
+                self._on_death("the HTTP server ended by itself")

@@ -1,0 +1,93 @@
+"""A query worker over HTTP: a work unit in, an Arrow IPC stream out, in frames that can end with an error.
+
+POST /internal/v1/run with a WorkUnit as JSON. The response is frames of one kind byte, a four-byte big-endian
+length and that many bytes: `A` is a piece of one Arrow IPC stream, `E` an error as JSON, `Z` the end. A response
+without `Z` is not whole.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import struct
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+
+import orjson
+import pyarrow as pa
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lakerunner.api.body import read_body
+from lakerunner.api.errors import error_body
+from lakerunner.api.stream import Stream, in_thread
+from lakerunner.model.errors import LakerunnerError, NotAuthenticated
+from lakerunner.query.answer import Answer
+from lakerunner.query.unit import WorkUnit
+
+UNIT_MAX_BYTES = 64 << 20
+KEY_HEADER = "x-lakerunner-worker-key"
+_logger = logging.getLogger("lakerunner.api.worker")
+
+
+@dataclass(frozen=True)
+class WorkerApi:
+    """`key` is the secret of this cluster; empty on loopback only."""
+
+    run: Callable[[WorkUnit], Answer]
+    key: str
+
+    def routes(self) -> list[Route]:
+        return [Route("/internal/v1/run", self.execute, methods=["POST"])]
+
+    async def execute(self, request: Request) -> Response:
+        if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), self.key):
+            raise NotAuthenticated("this worker takes units only from a query-api with its worker_key")
+        unit = WorkUnit.from_bytes(await read_body(request, UNIT_MAX_BYTES))
+        answer = await to_thread.run_sync(self.run, unit)
+        return Stream(_frames(answer), "application/vnd.lakerunner.frames")
+
+
+async def _frames(answer: Answer) -> AsyncGenerator[bytes]:
+    sink = _Sink()
+    writer = pa.ipc.new_stream(sink, answer.schema)
+    try:
+        async for batch in in_thread(iter(answer), answer.close):
+            writer.write_batch(batch)
+            yield frame(b"A", sink.take())
+    except Exception as error:
+        if not isinstance(error, LakerunnerError):
+            _logger.error("a unit failed", exc_info=error)
+        yield frame(b"E", orjson.dumps({"kind": type(error).__name__, **error_body(error)}))
+        return
+    writer.close()
+    yield frame(b"A", sink.take()) + frame(b"Z", b"")
+
+
+def frame(kind: bytes, data: bytes) -> bytes:
+    return kind + struct.pack(">I", len(data)) + data
+
+
+class _Sink:
+    """A file that Arrow writes to and we empty after each batch."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        data, self._parts = b"".join(self._parts), []
+        return data
+
+    def flush(self) -> None:
+        """Nothing is buffered elsewhere."""
+
+    def close(self) -> None:
+        """The bytes stay until they are taken."""

@@ -1,0 +1,218 @@
+"""The command line, and the composition root: settings from here, everything else from services."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lakerunner.model.errors import LakerunnerError
+from lakerunner.settings import Settings, describe, load_settings
+
+EPILOG = "Settings come from LAKERUNNER_* variables and LAKERUNNER_CONFIG; `lakerunner settings` lists them."
+_home = click.option(
+    "--home", type=click.Path(path_type=Path), help="Where the embedded parts keep their state."
+)
+_listen = click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP API; port 0: a free one.")
+_store = click.option(
+    "--store", metavar="URL", help="Object store: file, s3, gs or az URL; default HOME/store."
+)
+
+
+@click.group(
+    epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(package_name="lakerunner")
+def cli() -> None:
+    """Lakerunner: a telemetry lake.
+
+    OpenTelemetry logs, metrics and traces land as files in object storage, Spark turns them into sorted
+    Parquet segments, PostgreSQL indexes them, DuckDB answers.
+
+    \b
+    Start here:
+      lakerunner demo                 everything, with a demo shop's telemetry
+      lakerunner up                   everything, with your telemetry
+      lakerunner sql "select service_name, count(*) from logs group by 1"
+    """
+
+
+@cli.command(epilog=EPILOG)
+@_home
+@_listen
+@_store
+def up(**options: Any) -> None:
+    """Run everything in one process: embedded PostgreSQL, bus, Spark, API.
+
+    Drop OTLP files under STORE/otel-raw/{org}/{collector}/, or send OTLP to the API, or to ports 4317 (gRPC) and
+    4318 (HTTP). HOME/address holds the API's base URL once all is up. Ctrl-C stops everything in order.
+    """
+    from lakerunner.services.run import UP, run_parts
+
+    settings = _settings(options)
+    sys.exit(run_parts(settings, UP, _say))
+
+
+@cli.command(epilog=EPILOG)
+@_home
+@_listen
+@_store
+@click.option("--once", is_flag=True, help="Ingest, ask, compare with the truth, exit 0 if all is right.")
+@click.option(
+    "--minutes",
+    type=click.IntRange(1, 24 * 60),
+    default=60,
+    show_default=True,
+    help="Shop time to begin with.",
+)
+@click.option(
+    "--rate", type=click.FloatRange(0.1, 1000), default=5.0, show_default=True, help="Shop requests a second."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed makes the same shop.")
+def demo(once: bool, minutes: int, rate: float, seed: int, **options: Any) -> None:
+    """`up` with the telemetry of a shop of ten services, an incident included, and example questions."""
+    from lakerunner.services.demo import Demo
+    from lakerunner.services.run import UP, run_parts
+
+    settings = _settings(options)
+    shop = Demo(seed=seed, rate=rate, minutes=minutes, once=once)
+    sys.exit(run_parts(settings, UP, _say, shop.run))
+
+
+def _service(name: str, text: str) -> None:
+    @_home
+    @_listen
+    @_store
+    def run(**options: Any) -> None:
+        from lakerunner.services.run import run_parts, run_worker
+
+        settings = _settings(options)
+        if name == "query-worker":
+            sys.exit(run_worker(settings, _say))
+        if not settings.database_url:
+            raise click.UsageError(
+                "a service that runs alone shares its index with the others: set DATABASE_URL to a PostgreSQL "
+                "server. (The embedded one belongs to `lakerunner up`.)"
+            )
+        sys.exit(run_parts(settings, [name], _say))
+
+    run.__doc__ = text
+    cli.command(name, epilog=EPILOG)(run)
+
+
+_service(
+    "pubsub",
+    """Doors: find or be told of raw objects, take OTLP, and announce what came on the bus.
+
+    Lists STORE/otel-raw/, takes S3 events on POST /api/v1/events/s3 and OTLP on /v1/logs, 4317 and 4318.
+    """,
+)
+_service(
+    "boxer",
+    """Group announced objects into boxes worth a Spark job.
+
+    A box closes by age, size or count: LAKERUNNER_BOX_MAX_SECONDS, _BYTES, _OBJECTS.
+    """,
+)
+_service(
+    "ingest",
+    """Turn boxes of raw objects into committed segments, one Spark job per box.
+
+    LAKERUNNER_SPARK_MASTER chooses where tasks run: local[*], spark://..., k8s://..., yarn.
+    """,
+)
+_service(
+    "query-api",
+    """Answer queries over HTTP: POST /api/v1/sql.
+
+    LAKERUNNER_WORKERS names query workers; without it, queries run in this process.
+    """,
+)
+_service(
+    "query-worker",
+    """Run parts of queries for query-api over cached segments. Needs the object store only.
+
+    Beyond loopback, LAKERUNNER_WORKER_KEY must be the same here and on query-api.
+    """,
+)
+
+
+@cli.command(epilog=EPILOG)
+@click.argument("query")
+@_home
+@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
+@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "ndjson", "csv"]),
+    default="table",
+    show_default=True,
+)
+def sql(query: str, home: Path | None, url: str | None, key: str | None, form: str) -> None:
+    """Ask in SQL and print the answer.
+
+    \b
+    lakerunner sql "select service_name, count(*) from logs group by 1"
+    lakerunner sql "select timestamp, message from logs where timestamp > now() - interval 1 hour limit 5"
+    """
+    from lakerunner.services.client import Client, print_answer
+
+    print_answer(Client.find(_settings({"home": home}), url, key).sql(query), form)
+
+
+@cli.command(epilog=EPILOG)
+@_home
+@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
+@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
+@click.option("--state", type=click.Choice(["seen", "done", "failed"]), help="Only objects in this state.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--retry", is_flag=True, help="Send all failed objects again.")
+def objects(
+    home: Path | None, url: str | None, key: str | None, state: str | None, limit: int, form: str, retry: bool
+) -> None:
+    """What became of raw objects: seen (on its way), done, failed (with the reason)."""
+    from lakerunner.services.client import Client, print_objects
+
+    client = Client.find(_settings({"home": home}), url, key)
+    if retry:
+        click.echo(f"{client.retry()} objects go again")
+    else:
+        print_objects(client.objects(state, limit), form)
+
+
+@cli.command("settings")
+def show_settings() -> None:
+    """Every setting, its default and its reason. Set them as LAKERUNNER_<NAME> or in LAKERUNNER_CONFIG (TOML)."""
+    for name, default, why in describe():
+        click.echo(f"{name:24} {default or '-':18} {why}")
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    from lakerunner.services.logs import configure_logs
+
+    settings = load_settings(os.environ, options)
+    configure_logs(settings.log_level)
+    return settings
+
+
+def _say(sentence: str) -> None:
+    """Progress for people, on standard output."""
+    click.echo(f"  {sentence}")
+
+
+def main() -> None:
+    """Errors of ours are one line and exit code 1; only bugs show a trace."""
+    try:
+        cli()
+    except LakerunnerError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

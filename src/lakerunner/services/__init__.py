@@ -1,0 +1,1 @@
+"""One short module per process: take, do, commit."""

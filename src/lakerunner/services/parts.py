@@ -1,0 +1,109 @@
+"""The parts that processes are put together from, each opened from settings and closed by the runtime, in order."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.bus.bus import Bus
+from lakerunner.bus.open import open_bus
+from lakerunner.index.embedded import EmbeddedPostgres
+from lakerunner.index.index import Index
+from lakerunner.model.errors import Conflict, UserError
+from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.objects.open import StoreAddress, open_store
+from lakerunner.objects.store import ObjectStore
+from lakerunner.query.cache import SegmentCache
+from lakerunner.query.worker import QueryWorker
+from lakerunner.services.runtime import Runtime
+from lakerunner.settings import Settings
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What nearly every process has: settings, index, store, bus."""
+
+    settings: Settings
+    runtime: Runtime
+    index: Index
+    store: ObjectStore
+    address: StoreAddress
+    bus: Bus
+
+
+def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
+    index = open_index(settings, runtime, say)
+    address = store_address(settings)
+    store = open_store(address)
+    say(f"object store {_without_secrets(settings.store_url)}")
+    bus = open_bus(settings.bus, pool=index.pool, url=index.url, topic_prefix=settings.bus_topic_prefix)
+    runtime.defer("bus", bus.close)
+    say(f"bus on {_without_secrets(settings.bus)}")
+    return Parts(settings, runtime, index, store, address, bus)
+
+
+def open_index(settings: Settings, runtime: Runtime, say: Say) -> Index:
+    url = settings.database_url
+    if not url:
+        server = EmbeddedPostgres(settings.home / "postgres")
+        url = server.start()
+        runtime.defer("postgres", server.stop)
+        say("embedded PostgreSQL is up")
+    index = Index.open(url, connections=settings.database_connections)
+    runtime.defer("index", index.close)
+    applied = index.migrate()
+    if applied:
+        say(f"index migrated: {', '.join(applied)}")
+    if index.organizations.find(str(DEFAULT_ORGANIZATION.id)) is None:
+        with suppress(Conflict):  # another process starting at the same time made it
+            index.organizations.create(DEFAULT_ORGANIZATION)
+    return index
+
+
+def store_address(settings: Settings) -> StoreAddress:
+    return StoreAddress(
+        settings.store_url,
+        tuple(sorted(settings.store_options.items())),
+        settings.store_retries,
+        settings.store_retry_seconds,
+    )
+
+
+def open_worker(settings: Settings, store: ObjectStore) -> QueryWorker:
+    segments = settings.cache_directory / "segments"
+    return QueryWorker(
+        SegmentCache(store, segments, settings.cache_max_bytes),
+        memory=settings.query_memory,
+        threads=settings.query_threads or os.cpu_count() or 1,
+        seconds=settings.query_seconds,
+        max_rows=settings.query_max_rows,
+        spill_directory=settings.cache_directory / "spill",
+    )
+
+
+def authenticator(index: Index, loopback: bool) -> Authenticator:
+    """On loopback a request without a key is of the default organization; elsewhere a key is needed."""
+    return Authenticator(index.keys.organization_of, DEFAULT_ORGANIZATION if loopback else None)
+
+
+def refuse_open_worker(settings: Settings, loopback: bool) -> None:
+    if not loopback and not settings.worker_key:
+        raise UserError(
+            "a query worker beyond loopback needs a secret: set LAKERUNNER_WORKER_KEY, the same on query-api"
+        )
+
+
+def now_ns() -> int:
+    return time.time_ns()
+
+
+def _without_secrets(url: str) -> str:
+    """An address without user and password."""
+    scheme, separator, rest = url.partition("://")
+    return scheme + separator + rest.rpartition("@")[2]

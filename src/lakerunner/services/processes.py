@@ -1,0 +1,137 @@
+"""What each process consists of. A part adds its loops to the runtime and gives the routes it serves; `up` is all
+parts in one process, and every other process is one of them alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from starlette.routing import BaseRoute
+
+from lakerunner.api.app import admin_routes, build_app
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.events import EventsApi
+from lakerunner.api.objects import ObjectsApi
+from lakerunner.api.otlp import OtlpApi
+from lakerunner.api.receive import Receiver
+from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
+from lakerunner.api.sql import SqlApi
+from lakerunner.api.worker import WorkerApi
+from lakerunner.api.worker_client import RemoteWorkers
+from lakerunner.model.signal import SIGNALS, SignalSpec
+from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.ingest import IngestLimits
+from lakerunner.query.engine import Engine
+from lakerunner.services.announce import Announcer
+from lakerunner.services.boxer import Boxer, box_limits
+from lakerunner.services.ingest import Ingest, IngestParts
+from lakerunner.services.lister import Lister
+from lakerunner.services.otlp_ports import open_otlp_ports
+from lakerunner.services.parts import Parts, Say, authenticator, now_ns, open_worker, refuse_open_worker
+from lakerunner.services.relay import Relay
+from lakerunner.services.runtime import Runtime
+from lakerunner.services.spark import open_spark
+from lakerunner.settings import Settings
+
+Routes = list[BaseRoute]
+INGESTED: tuple[SignalSpec, ...] = tuple(spec for spec in SIGNALS.values() if spec.ingested)
+
+
+def add_pubsub(parts: Parts, say: Say) -> Routes:
+    """Every door: the lister, the webhook, OTLP; and the relay of what they announce."""
+    settings, runtime = parts.settings, parts.runtime
+    announcer = Announcer(parts.index, parts.store)
+    lister = Lister(parts.index, parts.store, announcer, int(settings.settle_seconds * 1e9))
+
+    def list_once() -> None:
+        if not lister.poll(now_ns()):
+            runtime.stopping.wait(settings.lister_seconds)
+
+    runtime.loop("lister", list_once)
+    add_relay(parts)
+    who = _authenticator(parts)
+    receiver = Receiver(parts.store, lambda key: _announced(announcer, key))
+    otlp = OtlpApi(receiver, who, settings.request_max_bytes)
+    open_otlp_ports(settings, runtime, otlp, say)
+    return [*EventsApi(announcer.keys, who, parts.store.bucket).routes(), *otlp.routes()]
+
+
+def add_boxer(parts: Parts, _say: Say) -> Routes:
+    for spec in INGESTED:
+        boxer = Boxer(spec, parts.bus, box_limits(parts.settings), time.monotonic)
+        parts.runtime.defer(f"boxer {spec.name}", boxer.close)
+        parts.runtime.loop(f"boxer {spec.name}", boxer.step)
+    return []
+
+
+def add_ingest(parts: Parts, say: Say) -> Routes:
+    settings = parts.settings
+    spark = open_spark(settings, parts.runtime)
+    say(f"Spark {spark.version} on {settings.spark_master}")
+    limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes)
+    for spec in INGESTED:
+        ingest = Ingest(spec, parts.bus, IngestParts(parts.index, spark, parts.address, limits))
+        parts.runtime.defer(f"ingest {spec.name}", ingest.close)
+        parts.runtime.loop(f"ingest {spec.name}", ingest.step)
+    add_relay(parts)
+    return []
+
+
+def add_query_api(parts: Parts, say: Say) -> Routes:
+    settings = parts.settings
+    urls = [url.strip().rstrip("/") for url in settings.workers.split(",") if url.strip()]
+    if urls:
+        workers = RemoteWorkers(urls, settings.worker_key, settings.query_seconds + 30)
+        parts.runtime.defer("query workers", workers.close)
+        run = workers.run
+        say(f"query workers: {', '.join(urls)}")
+    else:
+        run = open_worker(settings, parts.store).run
+    slots = asyncio.Semaphore(settings.query_concurrency)
+    who = _authenticator(parts)
+    sql = SqlApi(Engine(parts.index, run), who, now_ns, slots)
+    again = Announcer(parts.index, parts.store).again
+    return [*sql.routes(), *ObjectsApi(parts.index.sources, who, again).routes()]
+
+
+def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
+    refuse_open_worker(settings, _is_loopback(settings))
+    return [*WorkerApi(open_worker(settings, store).run, settings.worker_key).routes()]
+
+
+def add_relay(parts: Parts) -> None:
+    """Once per process, however many of its parts leave messages in the outbox."""
+    if "relay" not in parts.runtime.loops:
+        parts.runtime.loop("relay", Relay(parts.index, parts.bus).step)
+
+
+def serve(settings: Settings, runtime: Runtime, routes: Routes) -> HttpServer:
+    """Start the process's HTTP server."""
+    host, port = parse_address(settings.listen)
+    app = build_app(admin_routes(runtime.health), routes)
+    server = HttpServer(app, bind(host, port), lambda reason: runtime.fail("http", reason))
+    server.start()
+    runtime.defer("http", server.stop)
+    return server
+
+
+AddPart = Callable[[Parts, Say], Routes]
+PARTS: dict[str, AddPart] = {
+    "pubsub": add_pubsub,
+    "boxer": add_boxer,
+    "ingest": add_ingest,
+    "query-api": add_query_api,
+}
+
+
+def _is_loopback(settings: Settings) -> bool:
+    return is_loopback(parse_address(settings.listen)[0])
+
+
+def _authenticator(parts: Parts) -> Authenticator:
+    return authenticator(parts.index, _is_loopback(parts.settings))
+
+
+def _announced(announcer: Announcer, key: str) -> None:
+    announcer.keys([key])

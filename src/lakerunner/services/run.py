@@ -1,0 +1,67 @@
+"""One process from settings: put its parts together, serve, wait for a signal, stop in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from lakerunner.objects.open import open_store
+from lakerunner.services.parts import Parts, Say, open_parts, store_address
+from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
+from lakerunner.services.runtime import Runtime
+from lakerunner.settings import Settings
+
+ADDRESS_FILE = "address"
+UP = ("query-api", "pubsub", "boxer", "ingest")
+
+
+def run_parts(
+    settings: Settings, names: Sequence[str], say: Say, then: Callable[[Parts, str], bool] | None = None
+) -> int:
+    """Run these parts as one process until a signal; the exit code. `then` is called once all is up, with the
+    base URL; when it returns the process stops, with exit code 1 if it returned False."""
+    with _running("up" if len(names) > 1 else names[0]) as (runtime, code):
+        parts = open_parts(settings, runtime, say)
+        routes: Routes = [route for name in names for route in PARTS[name](parts, say)]
+        url = serve(settings, runtime, routes).url
+        if "query-api" in names:
+            _write_address(settings, runtime, url)
+        runtime.log.info("ready", url=url)
+        say(f"ready at {url}")
+        if then is None:
+            runtime.wait()
+        elif not then(parts, url):
+            code.append(1)
+    return max(code)
+
+
+def run_worker(settings: Settings, say: Say) -> int:
+    """A query worker: it needs the object store and nothing else."""
+    with _running("query-worker") as (runtime, code):
+        store = open_store(store_address(settings))
+        url = serve(settings, runtime, worker_routes(settings, store)).url
+        runtime.log.info("ready", url=url)
+        say(f"ready at {url}")
+        runtime.wait()
+    return max(code)
+
+
+@contextmanager
+def _running(name: str) -> Iterator[tuple[Runtime, list[int]]]:
+    runtime = Runtime(name)
+    runtime.catch_signals()
+    code = [0]
+    try:
+        yield runtime, code
+    finally:
+        code.append(runtime.shut_down())
+
+
+def _write_address(settings: Settings, runtime: Runtime, url: str) -> None:
+    """Last of all, so that whoever finds the file finds everything up."""
+    settings.home.mkdir(parents=True, exist_ok=True)
+    address = settings.home / ADDRESS_FILE
+    draft = address.with_suffix(".new")
+    draft.write_text(url + "\n")
+    draft.replace(address)
+    runtime.defer("address", lambda: address.unlink(missing_ok=True))
