@@ -12,6 +12,12 @@ TESTS = Path(__file__).resolve().parent
 REPO = TESTS.parent
 sys.path.insert(0, str(TESTS))
 
+from servers.kafka import KafkaBroker, kafka_broker  # noqa: E402
+from servers.postgres import debian_postgres, embedded_postgres  # noqa: E402
+from servers.seaweedfs import S3Server, seaweedfs  # noqa: E402
+
+Temporary = pytest.TempPathFactory
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
@@ -20,3 +26,27 @@ def shared_data() -> Path:
     if not data.is_dir():
         pytest.skip("real telemetry is not there: ../shared/data/otlp is absent")
     return data
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: Temporary) -> Iterator[S3Server]:
+    with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: Temporary) -> Iterator[KafkaBroker]:
+    with kafka_broker(tmp_path_factory.mktemp("kafka"), REPO / ".cache" / "kafka-libs") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def embedded_postgres_url(tmp_path_factory: Temporary) -> Iterator[str]:
+    with embedded_postgres(tmp_path_factory.mktemp("embedded_postgres")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def debian_postgres_url(tmp_path_factory: Temporary) -> Iterator[str]:
+    with debian_postgres(tmp_path_factory.mktemp("debian_postgres")) as url:
+        yield url

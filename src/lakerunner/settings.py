@@ -31,7 +31,7 @@ class Settings:
     home: Path = _setting(Path(".lakerunner"), "where the embedded parts keep their state")
     store: str = _setting("", "object store URL: file, s3, gs, az or memory; empty: HOME/store")
     store_options: dict[str, str] = _setting({}, "options of that store, e.g. endpoint=...,allow_http=true")
-    store_retries: int = _setting(8, "tries of one store call before it counts as unavailable")
+    store_retries: int = _setting(8, "times a store call is tried again before it counts as unavailable")
     store_retry_seconds: float = _setting(30.0, "the longest one store call may go on retrying")
     database_url: str = _setting("", "PostgreSQL; empty: the embedded server under HOME/postgres")
     database_connections: int = _setting(10, "most connections of one process")

@@ -11,8 +11,7 @@ from lakerunner.model.errors import UserError
 def event(*keys: str, bucket: str = "lake", name: str = "ObjectCreated:Put") -> dict:
     return {
         "Records": [
-            {"eventName": name, "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 1}}}
-            for key in keys
+            {"eventName": name, "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 1}}} for key in keys
         ]
     }
 
@@ -21,6 +20,11 @@ def test_keys_are_decoded_and_each_stands_once() -> None:
     raw = event("otel-raw/acme/edge/a+b%2Fc.binpb", "otel-raw%2Facme%2Fedge%2Flogs.binpb") | {}
     raw["Records"] += raw["Records"]
     assert keys_of(raw, "lake") == ["otel-raw/acme/edge/a b/c.binpb", "otel-raw/acme/edge/logs.binpb"]
+
+
+def test_keys_are_taken_below_the_prefix_of_the_store() -> None:
+    found = event("lake/one/otel-raw/acme/edge/x.binpb", "otel-raw/acme/edge/y.binpb")
+    assert keys_of(found, "lake", "lake/one/") == ["otel-raw/acme/edge/x.binpb"]
 
 
 def test_our_own_segments_strays_and_deletions_are_ignored() -> None:

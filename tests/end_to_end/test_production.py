@@ -24,6 +24,7 @@ from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
 from servers.kafka import KafkaBroker
 from servers.lake import Process, lakerunner, wait_until
+from servers.postgres import fresh_database
 from servers.seaweedfs import S3Server
 from suites.otlp_rows import ROW_QUERY, answered_rows, expected_rows, requests
 
@@ -83,12 +84,13 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(
-    tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, postgres_url: str, s3: S3Server
+    tmp_path_factory: pytest.TempPathFactory, kafka: KafkaBroker, embedded_postgres_url: str, s3_server: S3Server
 ) -> Iterator[Cluster]:
     directory = tmp_path_factory.mktemp("cluster")
-    address = s3.address("lake")
+    address = s3_server.address("lake")
+    database = fresh_database(embedded_postgres_url)
     environment = {
-        "DATABASE_URL": postgres_url,
+        "DATABASE_URL": database,
         "LAKERUNNER_BUS": f"kafka://{kafka.servers}",
         "LAKERUNNER_BUS_TOPIC_PREFIX": "production-test.",
         "LAKERUNNER_STORE": address.url,

@@ -27,26 +27,27 @@ EVENTS_MAX_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class EventsApi:
-    """`announce` takes keys and says how many were new. `bucket` is the one store we read."""
+    """`announce` takes keys and says how many were new. `bucket` is the one store we read, below `prefix` of it."""
 
     announce: Callable[[list[str]], int]
     authenticator: Authenticator
     bucket: str
+    prefix: str
 
     def routes(self) -> list[Route]:
         return [Route("/api/v1/events/s3", self.receive, methods=["POST"])]
 
     async def receive(self, request: Request) -> Response:
         organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
-        keys = keys_of(await read_json(request, EVENTS_MAX_BYTES), self.bucket)
+        keys = keys_of(await read_json(request, EVENTS_MAX_BYTES), self.bucket, self.prefix)
         if self.authenticator.keyless is None:
             _refuse_others(organization, keys)
         new = await to_thread.run_sync(self.announce, keys)
         return JSONResponse({"objects": len(keys), "new": new})
 
 
-def keys_of(event: dict[str, Any], bucket: str) -> list[str]:
-    """The keys of raw objects that an S3 event names as created, each once, in order."""
+def keys_of(event: dict[str, Any], bucket: str, prefix: str = "") -> list[str]:
+    """The keys, below prefix, of raw objects that an S3 event names as created, each once, in order."""
     records = event.get("Records")
     if event.get("Event") == "s3:TestEvent":
         return []
@@ -61,8 +62,8 @@ def keys_of(event: dict[str, Any], bucket: str) -> list[str]:
             raise UserError(f"Records[{number}] lacks s3.bucket.name or s3.object.key") from None
         if name != bucket:
             raise UserError(f"Records[{number}] is of bucket {name!r}; this lake reads {bucket!r}")
-        if created and route_of(key) is not None:
-            keys[key] = None
+        if created and key.startswith(prefix) and route_of(key.removeprefix(prefix)) is not None:
+            keys[key.removeprefix(prefix)] = None
     return list(keys)
 
 

@@ -22,3 +22,8 @@ def digest64(*parts: str) -> int:
 def field_fingerprints(field: str, values: Iterable[str] = ()) -> tuple[int, ...]:
     """One fingerprint for the presence of the field, then one for each of its values."""
     return (digest64(field), *(digest64(field, value) for value in values))
+
+
+# Stands alone where a segment has too many fields and values to list: absence from its list says nothing, so a segment is
+# pruned by a fingerprint only if it has neither that one nor this one.
+INCOMPLETE = digest64("fingerprints", "incomplete")

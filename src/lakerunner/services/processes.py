@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from starlette.routing import BaseRoute
 
@@ -54,7 +55,8 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
     receiver = Receiver(parts.store, lambda key: _announced(announcer, key))
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
     open_otlp_ports(settings, runtime, otlp, say)
-    return [*EventsApi(announcer.keys, who, parts.store.bucket).routes(), *otlp.routes()]
+    events = EventsApi(announcer.keys, who, parts.store.bucket, _prefix(settings.store_url))
+    return [*events.routes(), *otlp.routes()]
 
 
 def add_boxer(parts: Parts, _say: Say) -> Routes:
@@ -131,6 +133,13 @@ def _is_loopback(settings: Settings) -> bool:
 
 def _authenticator(parts: Parts) -> Authenticator:
     return authenticator(parts.index, _is_loopback(parts.settings))
+
+
+def _prefix(store_url: str) -> str:
+    """What stands before our keys in the bucket: `a/b/` for s3://bucket/a/b."""
+    url = urlsplit(store_url)
+    path = url.path.strip("/")
+    return f"{path}/" if path and url.scheme != "file" else ""
 
 
 def _announced(announcer: Announcer, key: str) -> None:

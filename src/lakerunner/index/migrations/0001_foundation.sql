@@ -40,7 +40,7 @@ CREATE INDEX source_objects_unfinished ON lrdb.source_objects (state, id) WHERE 
 -- The sets of columns that segments have; most segments share theirs with many others.
 CREATE TABLE lrdb.column_sets (
     id      bigint PRIMARY KEY,          -- digest of the columns
-    columns jsonb NOT NULL               -- [[name, type], ...]
+    columns json NOT NULL                -- [[name, type], ...]; json, since a name may hold \u0000, which jsonb refuses
 );
 
 CREATE TABLE lrdb.segments (
@@ -56,15 +56,18 @@ CREATE TABLE lrdb.segments (
     rows         bigint NOT NULL,
     bytes        bigint NOT NULL,
     column_set   bigint NOT NULL REFERENCES lrdb.column_sets,
-    statistics   jsonb NOT NULL,
+    statistics   json NOT NULL,
     fingerprints bigint[] NOT NULL,
     state        text NOT NULL DEFAULT 'live' CHECK (state IN ('live', 'replaced')),
     created_at   timestamptz NOT NULL DEFAULT now(),
     replaced_at  timestamptz,
     CHECK (start_ns < end_ns)
 );
-CREATE INDEX segments_by_time ON lrdb.segments (organization, signal, frequency_ms, start_ns, end_ns)
+-- Most questions are about recent time: few segments end after its start. The range index is for those about the past,
+-- where the planner cannot tell from the two ends that few segments lie across a short range.
+CREATE INDEX segments_by_time ON lrdb.segments (organization, signal, frequency_ms, end_ns, start_ns)
     WHERE state = 'live';
+CREATE INDEX segments_by_range ON lrdb.segments USING gist (int8range(start_ns, end_ns)) WHERE state = 'live';
 CREATE INDEX segments_by_fingerprint ON lrdb.segments USING gin (fingerprints) WHERE state = 'live';
 
 -- What a commit left to be said. The relay publishes it at least once, then deletes it.

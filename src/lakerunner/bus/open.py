@@ -1,0 +1,29 @@
+"""The bus that the settings name: one line per kind."""
+
+from __future__ import annotations
+
+import re
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool
+
+from lakerunner.bus.bus import Bus
+from lakerunner.bus.kafka import KafkaBus
+from lakerunner.bus.postgres import PostgresBus
+from lakerunner.model.errors import UserError
+
+_SERVERS = re.compile(r"kafka://((?:[^\s,:/]+|\[[0-9a-fA-F:]+\]):\d+(?:,(?:[^\s,:/]+|\[[0-9a-fA-F:]+\]):\d+)*)")
+_PREFIX = re.compile(r"[A-Za-z0-9._-]{0,100}")
+
+
+def open_bus(bus: str, *, pool: ConnectionPool[psycopg.Connection[TupleRow]], url: str, topic_prefix: str) -> Bus:
+    """`bus` as in settings. `pool` and `url` are of the PostgreSQL server; Kafka alone has topic prefixes."""
+    if bus == "postgres":
+        return PostgresBus(pool, url)
+    servers = _SERVERS.fullmatch(bus)
+    if servers is None:
+        raise UserError(f"setting bus is {bus!r}: it is postgres, or kafka://host:port[,host:port]")
+    if not _PREFIX.fullmatch(topic_prefix):
+        raise UserError(f"setting bus_topic_prefix is {topic_prefix!r}: letters, digits, '.', '_', '-', 100 at most")
+    return KafkaBus(servers[1], topic_prefix)

@@ -1,0 +1,205 @@
+"""Every topic's message: a frozen dataclass with a version, and how it stands on the wire (JSON).
+
+The wire form is `{"type": ..., "version": ..., ...fields}`. A reader takes its own version only; an unknown
+type, version or field is Corrupt, so that an old reader never half-understands a new message.
+docs/formats/topics.md says who sends what to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+import orjson
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.source import SourceObject
+
+MAX_BYTES = 16 << 20  # of one message on the wire; a box of 1,000 objects takes a few hundred kB
+
+
+@dataclass(frozen=True)
+class ObjectArrived:
+    """A raw object to ingest. Topic objstore.ingest.{signal}."""
+
+    version: ClassVar[int] = 1
+    organization: UUID
+    collector: str
+    signal: str
+    source: SourceObject
+
+
+@dataclass(frozen=True)
+class IngestBox:
+    """Raw objects of one organization and collector to turn into segments. Topic segments.{signal}.ingest."""
+
+    version: ClassVar[int] = 1
+    organization: UUID
+    collector: str
+    signal: str
+    sources: tuple[SourceObject, ...]
+
+
+@dataclass(frozen=True)
+class SegmentsCommitted:
+    """New segments that compaction or rollup may want. Topics boxer.{signal}.compact and
+    boxer.metrics.rollup."""
+
+    version: ClassVar[int] = 1
+    organization: UUID
+    collector: str
+    signal: str
+    frequency_ms: int
+    level: int
+    segments: tuple[UUID, ...]
+
+
+@dataclass(frozen=True)
+class CompactBox:
+    """Segments to merge into fewer, larger ones of the next level. Topic segments.{signal}.compact."""
+
+    version: ClassVar[int] = 1
+    organization: UUID
+    collector: str
+    signal: str
+    frequency_ms: int
+    level: int
+    segments: tuple[UUID, ...]
+
+
+@dataclass(frozen=True)
+class RollupBox:
+    """Metric segments to roll up into the next window. Topic segments.metrics.rollup."""
+
+    version: ClassVar[int] = 1
+    organization: UUID
+    collector: str
+    frequency_ms: int
+    target_frequency_ms: int
+    segments: tuple[UUID, ...]
+
+
+Message = ObjectArrived | IngestBox | SegmentsCommitted | CompactBox | RollupBox
+
+
+def arrivals(signal: str) -> str:
+    return f"objstore.ingest.{signal}"
+
+
+def ingest_boxes(signal: str) -> str:
+    return f"segments.{signal}.ingest"
+
+
+def compact_candidates(signal: str) -> str:
+    return f"boxer.{signal}.compact"
+
+
+def compact_boxes(signal: str) -> str:
+    return f"segments.{signal}.compact"
+
+
+ROLLUP_CANDIDATES = "boxer.metrics.rollup"
+ROLLUP_BOXES = "segments.metrics.rollup"
+
+
+# Reads a JSON value; the text names the value, for the reason of a refusal.
+_Reader = Callable[[object, str], Any]
+_TYPES: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Message)}
+
+
+def encode(message: Message) -> bytes:
+    """The wire form. Corrupt if the message cannot stand there: text that is not Unicode, or too large."""
+    head = {"type": type(message).__name__, "version": message.version}
+    body = {field.name: getattr(message, field.name) for field in fields(message)}
+    try:
+        payload = orjson.dumps(head | body)
+    except orjson.JSONEncodeError as error:
+        raise Corrupt(f"{type(message).__name__} cannot be written as a message: {error}") from error
+    return _bounded(payload)
+
+
+def decode(payload: bytes) -> Message:
+    """The message of a wire form. Corrupt, with the reason, for anything that `encode` does not write."""
+    try:
+        content = orjson.loads(_bounded(payload))
+    except orjson.JSONDecodeError as error:
+        raise Corrupt(f"message is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise Corrupt(f"message is {_name(content)}, not an object")
+    name, version = content.pop("type", None), content.pop("version", None)
+    kind = _TYPES.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise Corrupt(f"message type {_shown(name)} is unknown: known are {', '.join(_TYPES)}")
+    if type(version) is not int or version != kind.version:
+        raise Corrupt(f"{name} has version {_shown(version)}, this reader knows {kind.version} only")
+    message: Message = _read_fields(kind, content, name)
+    return message
+
+
+def _bounded(payload: bytes) -> bytes:
+    if len(payload) > MAX_BYTES:
+        raise Corrupt(f"message of {len(payload)} bytes is past the {MAX_BYTES} that one may have")
+    return payload
+
+
+def _read_fields(kind: Any, value: object, where: str) -> Any:
+    """A dataclass from a JSON object that has its fields, all of them and no other."""
+    content = _of_type(dict, value, where)
+    readers = _readers(kind)
+    if unknown := content.keys() - readers.keys():
+        raise Corrupt(f"{where} has the unknown field {_shown(min(unknown))}")
+    if missing := readers.keys() - content.keys():
+        raise Corrupt(f"{where} lacks the field {min(missing)}")
+    try:
+        return kind(**{name: read(content[name], f"{where}.{name}") for name, read in readers.items()})
+    except ValueError as error:  # the value refuses nonsense at birth
+        raise Corrupt(f"{where}: {error}") from error
+
+
+@cache
+def _readers(kind: Any) -> dict[str, _Reader]:
+    hints = get_type_hints(kind)
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
+
+
+def _reader(kind: Any) -> _Reader:
+    if get_origin(kind) is tuple:
+        read = _reader(get_args(kind)[0])
+        return lambda value, where: tuple(
+            read(item, f"{where}[{place}]") for place, item in enumerate(_of_type(list, value, where))
+        )
+    if is_dataclass(kind):
+        return lambda value, where: _read_fields(kind, value, where)
+    if kind is UUID:
+        return _read_uuid
+    return lambda value, where: _of_type(kind, value, where)
+
+
+def _read_uuid(value: object, where: str) -> UUID:
+    text: str = _of_type(str, value, where)
+    try:
+        uuid = UUID(text)
+    except ValueError:
+        raise Corrupt(f"{where} is {_shown(text)}, not a UUID") from None
+    if str(uuid) != text:
+        raise Corrupt(f"{where} is {_shown(text)}, which is not how a UUID is written: {uuid}")
+    return uuid
+
+
+def _of_type(kind: type[Any], value: object, where: str) -> Any:
+    if type(value) is not kind:  # exactly: true is no number
+        raise Corrupt(f"{where} is {_name(value)}, not {kind.__name__}")
+    return value
+
+
+def _name(value: object) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+def _shown(value: object) -> str:
+    """A value of the sender's for our message, cut: it may be of any size."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "..."

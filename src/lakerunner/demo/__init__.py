@@ -1,0 +1,1 @@
+"""A believable shop of ten services that emits OpenTelemetry, the same for the same seed."""

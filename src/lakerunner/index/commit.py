@@ -1,0 +1,99 @@
+"""The commit point: one transaction that makes a piece of work visible, or leaves nothing of it.
+
+What always holds: every source of a commit was `seen` and its row locked while the commit ran, so of two
+workers that did the same work, or overlapping work, exactly one commits; the other gets Conflict and nothing
+of it remains. Locks are taken in one order (sources, replaced segments, column sets, new segments), so
+commits do not deadlock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from lakerunner.index import segments as segment_rows
+from lakerunner.index.database import Transaction
+from lakerunner.index.sources import Identity, identity_arrays, source_arrays, storable
+from lakerunner.model.errors import Conflict
+from lakerunner.model.segment import Segment
+from lakerunner.model.source import SourceObject, SourceState
+
+
+@dataclass(frozen=True)
+class Commit:
+    """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload)."""
+
+    segments: tuple[Segment, ...]
+    done: tuple[SourceObject, ...]
+    failed: tuple[tuple[SourceObject, str], ...]
+    replaced: tuple[UUID, ...] = ()
+    messages: tuple[tuple[str, bytes], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len({segment.organization for segment in self.segments}) > 1:
+            raise ValueError("a commit holds segments of one organization")
+        if self.replaced and not self.segments:
+            raise ValueError("segments are replaced by segments, not by nothing")
+        if len({source.identity for source in self.sources}) < len(self.sources):
+            raise ValueError("a commit names a source once, as done or as failed")
+
+    @property
+    def sources(self) -> tuple[SourceObject, ...]:
+        return (*self.done, *(source for source, _ in self.failed))
+
+    @property
+    def organization(self) -> UUID | None:
+        """None where there are no segments to tell."""
+        return self.segments[0].organization if self.segments else None
+
+
+def write(transaction: Transaction, commit: Commit) -> None:
+    """Conflict if another worker was first at any part of it; the caller's transaction is then rolled
+    back."""
+    ids = _lock_sources(transaction, commit)
+    if commit.organization is not None:
+        segment_rows.replace(transaction, commit.organization, commit.replaced)
+        segment_rows.insert(transaction, commit.segments)
+    _finish_sources(transaction, commit, ids)
+    if commit.messages:
+        topics, payloads = (list(column) for column in zip(*commit.messages, strict=True))
+        transaction.run("outbox.insert", {"topics": topics, "payloads": payloads})
+        transaction.rows("outbox.notify")
+
+
+def _lock_sources(transaction: Transaction, commit: Commit) -> dict[Identity, int]:
+    """The row ids of the commit's sources, all of them `seen`, locked until the transaction ends."""
+    if not commit.sources:
+        return {}
+    named = identity_arrays(source.identity for source in commit.sources)
+    ids: dict[Identity, int] = {}
+    for bucket, key, etag, id_, state in transaction.rows("source_objects.lock", named):
+        if state != SourceState.SEEN:
+            raise Conflict(f"source object {bucket}/{key} is {state} already: another worker was first")
+        ids[bucket, key, etag] = id_
+    return ids | _insert_unannounced(transaction, commit, ids)
+
+
+def _insert_unannounced(transaction: Transaction, commit: Commit, known: dict[Identity, int]) -> dict[Identity, int]:
+    missing = [source for source in commit.sources if source.identity not in known]
+    if not missing:
+        return {}
+    values = source_arrays(missing) | {"organization": commit.organization}
+    rows = transaction.rows("source_objects.insert", values)
+    if len(rows) < len(missing):
+        raise Conflict("another worker has just met a source object that was never announced: look again")
+    return {(bucket, key, etag): id_ for bucket, key, etag, id_ in rows}
+
+
+def _finish_sources(transaction: Transaction, commit: Commit, ids: dict[Identity, int]) -> None:
+    ended: list[tuple[SourceObject, SourceState, str | None]] = [
+        *((source, SourceState.DONE, None) for source in commit.done),
+        *((source, SourceState.FAILED, storable(reason)) for source, reason in commit.failed),
+    ]
+    if ended:
+        values = {
+            "ids": [ids[source.identity] for source, _, _ in ended],
+            "states": [state for _, state, _ in ended],
+            "reasons": [reason for _, _, reason in ended],
+        }
+        transaction.run("source_objects.finish", values)

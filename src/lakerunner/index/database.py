@@ -1,0 +1,179 @@
+"""The way to PostgreSQL: a pool, transactions, named queries, and psycopg's errors told as ours.
+
+Comes in: a URL. Goes out: rows of named queries (queries.py). What always holds: a `transaction` is committed
+when its block ends and rolled back when the block raises; no message names the password; trouble with the
+connection, a deadlock or a serialization failure is Unavailable, so the caller does the whole transaction
+again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import PGconn, Ping
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool
+
+from lakerunner.index.queries import load_queries
+from lakerunner.model.errors import Conflict, Corrupt, LakerunnerError, NotFound, Unavailable, UserError
+
+Connection = psycopg.Connection[TupleRow]
+Rows = list[TupleRow]
+
+_WAIT_SECONDS = 10.0  # for a server that is starting, and for a free connection
+
+# A server whose machine is gone is noticed within about half a minute.
+_CONNECT: dict[str, Any] = {
+    "connect_timeout": int(_WAIT_SECONDS),
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+    "application_name": "lakerunner",
+}
+
+
+class Transaction:
+    """One open transaction. Only Database.transaction makes it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._queries = load_queries()
+
+    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> Rows:
+        return self.connection.execute(self._queries[query], parameters).fetchall()
+
+    def run(self, query: str, parameters: Mapping[str, Any] | None = None) -> int:
+        """How many rows the statement wrote."""
+        return self.connection.execute(self._queries[query], parameters).rowcount
+
+    def run_each(self, query: str, parameters: Sequence[Mapping[str, Any]]) -> int:
+        """The statement once for each parameter set, in one round trip; how many rows all of them wrote."""
+        with self.connection.cursor() as cursor:
+            cursor.executemany(self._queries[query], parameters)
+            return cursor.rowcount
+
+
+class Database:
+    """`address` is host, port and database name, for messages."""
+
+    def __init__(self, url: str, address: str, pool: ConnectionPool[Connection]) -> None:
+        self.url = url
+        self.address = address
+        self.pool = pool
+
+    @classmethod
+    def open(cls, url: str, connections: int) -> Database:
+        """Waits for a server that does not answer yet; one that turns us away is Unavailable at once."""
+        if connections < 2:
+            raise UserError(f"database_connections is {connections}: it takes 2, one to relay with and one to publish")
+        address = _address_of(url)
+        pool: ConnectionPool[Connection] = ConnectionPool(
+            url,
+            kwargs=_CONNECT,
+            min_size=1,
+            max_size=connections,
+            open=False,
+            check=ConnectionPool.check_connection,
+            timeout=_WAIT_SECONDS,
+            name="index",
+        )
+        database = cls(url, address, pool)
+        database._wait_for_server()
+        return database
+
+    def _wait_for_server(self) -> None:
+        try:
+            psycopg.connect(self.url, **_CONNECT).close()
+        except psycopg.Error as error:
+            refusal = _line(error)
+            if isinstance(error, errors.ConnectionTimeout) or _server_answers(self.url):
+                raise Unavailable(f"PostgreSQL at {self.address} cannot be used: {refusal}") from None
+        else:
+            refusal = "it has just stopped answering"
+        try:
+            self.pool.open(wait=True, timeout=_WAIT_SECONDS)
+        except psycopg.Error:
+            self.pool.close()
+            raise Unavailable(
+                f"PostgreSQL at {self.address} does not answer within {_WAIT_SECONDS:g} s: {refusal}"
+            ) from None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        with self.errors(), self.pool.connection() as connection:
+            yield Transaction(connection)
+
+    def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> Rows:
+        """One query in a transaction of its own."""
+        with self.transaction() as transaction:
+            return transaction.rows(query, parameters)
+
+    def run(self, query: str, parameters: Mapping[str, Any] | None = None) -> int:
+        with self.transaction() as transaction:
+            return transaction.run(query, parameters)
+
+    def connect(self) -> Connection:
+        """A connection of the caller's own, outside the pool, in autocommit."""
+        with self.errors():
+            return psycopg.connect(self.url, autocommit=True, **_CONNECT)
+
+    def close(self) -> None:
+        self.pool.close()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """psycopg's errors as ours; what is left is a mistake in our own SQL and stays as it is."""
+        try:
+            yield
+        except (psycopg.Error, UnicodeEncodeError) as error:
+            told = _told(error, self.address)
+            if told is None:
+                raise
+            raise told from error
+
+
+def _told(error: psycopg.Error | UnicodeEncodeError, address: str) -> LakerunnerError | None:
+    where = f"PostgreSQL at {address}"
+    match error:
+        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
+            return Unavailable(f"{where} has not the tables of this version: run `lakerunner migrate`")
+        case errors.InsufficientPrivilege():
+            return UserError(f"{where} does not let us: {_line(error)}")
+        case errors.ForeignKeyViolation():
+            return NotFound(f"no such row in the index: {error.diag.message_detail or _line(error)}")
+        case errors.UniqueViolation():
+            return Conflict(f"there already: {error.diag.message_detail or _line(error)}")
+        case psycopg.DataError() | UnicodeEncodeError():
+            return Corrupt(f"a value that PostgreSQL cannot hold: {_line(error)}")
+        case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
+            return Unavailable(f"{where}: {_line(error) or type(error).__name__}")
+    return None
+
+
+def _address_of(url: str) -> str:
+    """Host, port and database that the URL names. Its text, which may hold a password, is in no message."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise UserError(
+            "database_url is not a PostgreSQL URL: postgresql://user:password@host:5432/database, "
+            "with special signs percent-encoded"
+        ) from None
+    host = parts.get("host") or parts.get("hostaddr") or "localhost"
+    return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
+
+
+def _server_answers(url: str) -> bool:
+    conninfo = make_conninfo(url, connect_timeout=_CONNECT["connect_timeout"])
+    return PGconn.ping(conninfo.encode()) == Ping.OK
+
+
+def _line(error: Exception) -> str:
+    """The error's text on one line."""
+    return " ".join(str(error).split())

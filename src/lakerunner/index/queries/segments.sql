@@ -1,0 +1,46 @@
+-- name: insert_column_sets
+INSERT INTO lrdb.column_sets (id, columns)
+SELECT id, columns::json FROM unnest(%(ids)s::bigint[], %(columns)s::text[]) AS a (id, columns) ORDER BY id
+ON CONFLICT (id) DO NOTHING
+
+-- name: insert
+INSERT INTO lrdb.segments
+    (id, organization, collector, signal, start_ns, end_ns, frequency_ms, level, sort_version, rows, bytes,
+     column_set, statistics, fingerprints)
+VALUES
+    (%(id)s, %(organization)s, %(collector)s, %(signal)s, %(start_ns)s, %(end_ns)s, %(frequency_ms)s, %(level)s,
+     %(sort_version)s, %(rows)s, %(bytes)s, %(column_set)s, %(statistics)s::json, %(fingerprints)s::bigint[])
+ON CONFLICT (id) DO NOTHING
+
+-- name: replace
+WITH replaced AS (
+    SELECT id FROM lrdb.segments
+    WHERE id = ANY(%(ids)s::uuid[]) AND organization = %(organization)s AND state = 'live'
+    ORDER BY id FOR UPDATE
+)
+UPDATE lrdb.segments AS s SET state = 'replaced', replaced_at = now() FROM replaced AS r WHERE s.id = r.id
+
+-- name: pick
+-- Both are half-open: a segment that ends where the range starts holds nothing of it. The condition is said twice,
+-- once for each of the two indexes over time.
+SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
+       statistics, fingerprints, column_set
+FROM lrdb.segments
+WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
+  AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+  AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
+ORDER BY start_ns, id
+
+-- name: get
+SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
+       statistics, fingerprints, column_set
+FROM lrdb.segments
+WHERE organization = %(organization)s AND id = ANY(%(ids)s::uuid[])
+ORDER BY start_ns, id
+
+-- name: column_sets
+SELECT id, columns FROM lrdb.column_sets WHERE id = ANY(%(ids)s::bigint[])
+
+-- name: totals
+SELECT count(*), coalesce(sum(rows), 0)::bigint, coalesce(sum(bytes), 0)::bigint FROM lrdb.segments
+WHERE organization = %(organization)s AND state = 'live'

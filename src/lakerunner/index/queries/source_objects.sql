@@ -1,0 +1,115 @@
+-- Inserts go in the order of the identity and row locks in the order of the id, here and everywhere,
+-- so that no two transactions wait for each other in a ring.
+
+-- name: announce
+-- Where a batch names an identity twice, the first one speaks for it.
+WITH arrived AS (
+    SELECT DISTINCT ON (bucket, key, etag) *
+    FROM unnest(
+        %(buckets)s::text[], %(keys)s::text[], %(etags)s::text[], %(sizes)s::bigint[], %(modified)s::bigint[],
+        %(organizations)s::uuid[], %(collectors)s::text[], %(signals)s::text[],
+        %(topics)s::text[], %(payloads)s::bytea[]
+    ) WITH ORDINALITY
+        AS a (bucket, key, etag, size, modified_ns, organization, collector, signal, topic, payload, place)
+    ORDER BY bucket, key, etag, place
+), new AS (
+    INSERT INTO lrdb.source_objects
+        (bucket, key, etag, size, modified_ns, organization, collector, signal, state)
+    SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, 'seen'
+    FROM arrived ORDER BY bucket, key, etag
+    ON CONFLICT (bucket, key, etag) DO NOTHING
+    RETURNING bucket, key, etag
+)
+INSERT INTO lrdb.outbox (topic, payload)
+SELECT topic, payload FROM new JOIN arrived USING (bucket, key, etag) ORDER BY place
+
+-- name: retry
+-- What was set aside before its organization was known gets it now.
+WITH arrived AS (
+    SELECT DISTINCT ON (bucket, key, etag) *
+    FROM unnest(
+        %(buckets)s::text[], %(keys)s::text[], %(etags)s::text[],
+        %(organizations)s::uuid[], %(collectors)s::text[], %(signals)s::text[],
+        %(topics)s::text[], %(payloads)s::bytea[]
+    ) WITH ORDINALITY AS a (bucket, key, etag, organization, collector, signal, topic, payload, place)
+    ORDER BY bucket, key, etag, place
+), failed AS (
+    SELECT s.id, a.organization, a.collector, a.signal, a.topic, a.payload, a.place
+    FROM arrived AS a JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+    WHERE s.state = 'failed' AND (s.organization IS NULL OR s.organization = a.organization)
+    ORDER BY s.id FOR UPDATE OF s
+), again AS (
+    UPDATE lrdb.source_objects AS s
+    SET state = 'seen', reason = NULL, ended_at = NULL,
+        organization = f.organization, collector = f.collector, signal = f.signal
+    FROM failed AS f WHERE s.id = f.id
+    RETURNING s.id
+)
+INSERT INTO lrdb.outbox (topic, payload)
+SELECT topic, payload FROM again JOIN failed USING (id) ORDER BY place
+
+-- name: set_aside
+INSERT INTO lrdb.source_objects AS s
+    (bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, ended_at)
+VALUES
+    (%(bucket)s, %(key)s, %(etag)s, %(size)s, %(modified_ns)s,
+     %(organization)s, %(collector)s, %(signal)s, 'failed', %(reason)s, now())
+ON CONFLICT (bucket, key, etag) DO UPDATE
+SET state = 'failed', reason = EXCLUDED.reason, ended_at = EXCLUDED.ended_at
+WHERE s.state = 'seen'
+
+-- name: unknown
+-- LIMIT keeps this a look-up per key however the table grows: a listing comes every second.
+SELECT found.key, found.size, found.modified_ns
+FROM unnest(%(keys)s::text[], %(sizes)s::bigint[], %(modified)s::bigint[]) WITH ORDINALITY
+    AS found (key, size, modified_ns, place)
+LEFT JOIN LATERAL (
+    SELECT true AS known FROM lrdb.source_objects AS s
+    WHERE s.bucket = %(bucket)s AND s.key = found.key
+      AND s.size = found.size AND s.modified_ns = found.modified_ns
+    LIMIT 1
+) AS row ON true
+WHERE row.known IS NULL
+ORDER BY found.place
+
+-- name: touch
+UPDATE lrdb.source_objects SET modified_ns = %(modified_ns)s
+WHERE bucket = %(bucket)s AND key = %(key)s AND etag = %(etag)s
+
+-- name: states
+SELECT s.bucket, s.key, s.etag, s.state
+FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
+JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+
+-- name: list
+SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at
+FROM lrdb.source_objects
+WHERE (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(organization)s::uuid IS NULL OR organization = %(organization)s)
+ORDER BY id DESC LIMIT %(limit)s
+
+-- name: counts
+SELECT state, count(*) FROM lrdb.source_objects
+WHERE %(organization)s::uuid IS NULL OR organization = %(organization)s
+GROUP BY state
+
+-- name: lock
+SELECT s.bucket, s.key, s.etag, s.id, s.state
+FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
+JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+ORDER BY s.id FOR UPDATE OF s
+
+-- name: insert
+INSERT INTO lrdb.source_objects (bucket, key, etag, size, modified_ns, organization, state)
+SELECT bucket, key, etag, size, modified_ns, %(organization)s, 'seen'
+FROM unnest(
+    %(buckets)s::text[], %(keys)s::text[], %(etags)s::text[], %(sizes)s::bigint[], %(modified)s::bigint[]
+) AS a (bucket, key, etag, size, modified_ns)
+ORDER BY bucket, key, etag
+ON CONFLICT (bucket, key, etag) DO NOTHING
+RETURNING bucket, key, etag, id
+
+-- name: finish
+UPDATE lrdb.source_objects AS s SET state = ended.state, reason = ended.reason, ended_at = now()
+FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[]) AS ended (id, state, reason)
+WHERE s.id = ended.id

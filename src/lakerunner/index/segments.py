@@ -1,0 +1,125 @@
+"""Segments as the index knows them. Every question is one organization's; one statement answers it, so an
+answer shows a compaction's old segments or its new ones, never both and never neither.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from lakerunner.index.database import Database, Transaction
+from lakerunner.model.errors import Conflict
+from lakerunner.model.fingerprint import digest64
+from lakerunner.model.segment import Column, Segment
+from lakerunner.model.time import TimeRange
+
+
+class Segments:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> list[Segment]:
+        """The live segments that overlap the range, ordered by start and id."""
+        values = {
+            "organization": organization,
+            "signal": signal,
+            "frequency_ms": frequency_ms,
+            "start_ns": time.start_ns,
+            "end_ns": time.end_ns,
+        }
+        return self._segments("segments.pick", values)
+
+    def get(self, organization: UUID, ids: Iterable[UUID]) -> list[Segment]:
+        """Those of these ids that the organization has, ordered by start and id. Replaced ones too: a query
+        that picked them before their compaction may finish while their files are there."""
+        return self._segments("segments.get", {"organization": organization, "ids": list(ids)})
+
+    def totals(self, organization: UUID) -> tuple[int, int, int]:
+        """(segments, rows, bytes) of all that is live."""
+        ((segments, rows, size),) = self._database.rows("segments.totals", {"organization": organization})
+        return segments, rows, size
+
+    def _segments(self, query: str, values: Mapping[str, Any]) -> list[Segment]:
+        with self._database.transaction() as transaction:
+            rows = transaction.rows(query, values)
+            sets = _column_sets(transaction, {row[-1] for row in rows})
+        return [_segment(row, sets) for row in rows]
+
+
+def insert(transaction: Transaction, segments: Iterable[Segment]) -> None:
+    """Conflict if one of the ids is there already, live or replaced."""
+    new = sorted(segments, key=lambda segment: segment.id)
+    if not new:
+        return
+    sets = {_column_set_id(segment.columns): _column_set(segment.columns) for segment in new}
+    transaction.run("segments.insert_column_sets", {"ids": list(sets), "columns": list(sets.values())})
+    if transaction.run_each("segments.insert", [_values(segment) for segment in new]) < len(new):
+        raise Conflict(f"a segment of this work is in the index already: one of {_names(s.id for s in new)}")
+
+
+def replace(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
+    """Conflict if one of them is not a live segment of the organization."""
+    old = set(ids)
+    if old and transaction.run("segments.replace", {"organization": organization, "ids": list(old)}) < len(old):
+        raise Conflict(f"a segment to replace is not live any more: one of {_names(old)}")
+
+
+def _column_sets(transaction: Transaction, ids: set[int]) -> dict[int, tuple[Column, ...]]:
+    """Sets never change and are shared by many segments: each is read once per answer."""
+    rows = transaction.rows("segments.column_sets", {"ids": list(ids)}) if ids else []
+    return {id_: tuple(Column(name, type_) for name, type_ in columns) for id_, columns in rows}
+
+
+def _column_set_id(columns: tuple[Column, ...]) -> int:
+    return digest64(*(part for column in columns for part in (column.name, column.type)))
+
+
+def _column_set(columns: tuple[Column, ...]) -> str:
+    """ASCII JSON: attribute names may hold what PostgreSQL's text cannot."""
+    return json.dumps([[column.name, column.type] for column in columns], separators=(",", ":"))
+
+
+def _values(segment: Segment) -> dict[str, Any]:
+    return {
+        "id": segment.id,
+        "organization": segment.organization,
+        "collector": segment.collector,
+        "signal": segment.signal,
+        "start_ns": segment.time.start_ns,
+        "end_ns": segment.time.end_ns,
+        "frequency_ms": segment.frequency_ms,
+        "level": segment.level,
+        "sort_version": segment.sort_version,
+        "rows": segment.rows,
+        "bytes": segment.bytes,
+        "column_set": _column_set_id(segment.columns),
+        "statistics": json.dumps(dict(segment.statistics), allow_nan=False),
+        "fingerprints": list(segment.fingerprints),
+    }
+
+
+def _segment(row: tuple[Any, ...], sets: Mapping[int, tuple[Column, ...]]) -> Segment:
+    (id_, organization, collector, signal, start_ns, end_ns, rows, size, sort_version) = row[:9]
+    (frequency_ms, level, statistics, fingerprints, column_set) = row[9:]
+    return Segment(
+        id=id_,
+        organization=organization,
+        collector=collector,
+        signal=signal,
+        time=TimeRange(start_ns, end_ns),
+        rows=rows,
+        bytes=size,
+        sort_version=sort_version,
+        columns=sets[column_set],
+        frequency_ms=frequency_ms,
+        level=level,
+        statistics=statistics,
+        fingerprints=tuple(fingerprints),
+    )
+
+
+def _names(ids: Iterable[UUID]) -> str:
+    names = sorted(str(id_) for id_ in ids)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

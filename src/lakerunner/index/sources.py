@@ -1,0 +1,181 @@
+"""Source objects: one row per raw object ever announced, and what became of it.
+
+A row is born `seen`, with the message that asks for its ingest in the outbox, in one transaction: an object
+is asked for exactly as often as it is new. It ends as `done` or `failed` in the commit of its segments
+(commit.py). Only a failed one can be seen again (`retry`); a done one never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from lakerunner.index.database import Database
+from lakerunner.model.source import SourceObject, SourceState
+
+Identity = tuple[str, str, str]
+_REASON_CHARACTERS = 2000
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A source, whose it is, and the message (topic, payload) that asks for its ingest."""
+
+    source: SourceObject
+    organization: UUID
+    collector: str
+    signal: str
+    topic: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class SourceRecord:
+    """`reason` says why a failed one failed; `ended_at` is when it became done or failed."""
+
+    source: SourceObject
+    organization: UUID | None
+    collector: str | None
+    signal: str | None
+    state: SourceState
+    reason: str | None
+    seen_at: datetime
+    ended_at: datetime | None
+
+
+SourceRecords = list[SourceRecord]
+
+
+class Sources:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def announce(self, arrivals: Sequence[Arrival]) -> int:
+        """How many were new. A known identity changes nothing, whatever its state."""
+        return self._ask("source_objects.announce", arrivals)
+
+    def retry(self, arrivals: Sequence[Arrival]) -> int:
+        """How many were failed, and of this organization or of none: they are seen again, and asked for
+        again."""
+        return self._ask("source_objects.retry", arrivals)
+
+    def _ask(self, query: str, arrivals: Sequence[Arrival]) -> int:
+        if not arrivals:
+            return 0
+        with self._database.transaction() as transaction:
+            asked = transaction.run(query, _arrays(arrivals))
+            if asked:
+                transaction.rows("outbox.notify")
+        return asked
+
+    def set_aside(
+        self,
+        source: SourceObject,
+        reason: str,
+        organization: UUID | None = None,
+        collector: str | None = None,
+        signal: str | None = None,
+    ) -> None:
+        """An unknown or seen one becomes failed; a done or failed one stays as it is."""
+        values = {
+            "bucket": source.bucket,
+            "key": source.key,
+            "etag": source.etag,
+            "size": source.size,
+            "modified_ns": source.modified_ns,
+            "organization": organization,
+            "collector": collector,
+            "signal": signal,
+            "reason": storable(reason),
+        }
+        self._database.run("source_objects.set_aside", values)
+
+    def unknown(self, bucket: str, found: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
+        """Of the (key, size, modified_ns) found in a listing, those that no row matches exactly, in their
+        order."""
+        if not found:
+            return []
+        keys, sizes, modified = (list(column) for column in zip(*found, strict=True))
+        values = {"bucket": bucket, "keys": keys, "sizes": sizes, "modified": modified}
+        return [(key, size, time) for key, size, time in self._database.rows("source_objects.unknown", values)]
+
+    def touch(self, source: SourceObject) -> None:
+        """The object was written again with the same content: `unknown` will not name it any more."""
+        values = {
+            "bucket": source.bucket,
+            "key": source.key,
+            "etag": source.etag,
+            "modified_ns": source.modified_ns,
+        }
+        self._database.run("source_objects.touch", values)
+
+    def states(self, identities: Sequence[Identity]) -> dict[Identity, SourceState]:
+        """Of those that are known."""
+        rows = self._database.rows("source_objects.states", identity_arrays(identities))
+        return {(bucket, key, etag): SourceState(state) for bucket, key, etag, state in rows}
+
+    def list(self, state: SourceState | None, *, organization: UUID | None = None, limit: int = 100) -> SourceRecords:
+        """Newest first."""
+        values = {"state": state, "organization": organization, "limit": limit}
+        return [_record(row) for row in self._database.rows("source_objects.list", values)]
+
+    def counts(self, organization: UUID | None = None) -> dict[SourceState, int]:
+        """Every state, also those that nothing is in."""
+        rows = self._database.rows("source_objects.counts", {"organization": organization})
+        return dict.fromkeys(SourceState, 0) | {SourceState(state): count for state, count in rows}
+
+
+def identity_arrays(identities: Iterable[Identity]) -> dict[str, Any]:
+    """Identities as the three arrays that queries take."""
+    named = list(identities)
+    return {
+        "buckets": [bucket for bucket, _, _ in named],
+        "keys": [key for _, key, _ in named],
+        "etags": [etag for _, _, etag in named],
+    }
+
+
+def source_arrays(sources: Sequence[SourceObject]) -> dict[str, Any]:
+    return identity_arrays(source.identity for source in sources) | {
+        "sizes": [source.size for source in sources],
+        "modified": [source.modified_ns for source in sources],
+    }
+
+
+def storable(reason: str) -> str:
+    """A reason may quote damaged input: what PostgreSQL's text cannot hold is replaced, and its length
+    bounded."""
+    text = reason.encode("utf-8", "replace").decode().replace("\0", "�")
+    return text[:_REASON_CHARACTERS]
+
+
+def _arrays(arrivals: Sequence[Arrival]) -> dict[str, Any]:
+    return source_arrays([arrival.source for arrival in arrivals]) | {
+        "organizations": [arrival.organization for arrival in arrivals],
+        "collectors": [arrival.collector for arrival in arrivals],
+        "signals": [arrival.signal for arrival in arrivals],
+        "topics": [arrival.topic for arrival in arrivals],
+        "payloads": [arrival.payload for arrival in arrivals],
+    }
+
+
+def _record(row: tuple[Any, ...]) -> SourceRecord:
+    (
+        bucket,
+        key,
+        etag,
+        size,
+        modified_ns,
+        organization,
+        collector,
+        signal,
+        state,
+        reason,
+        seen_at,
+        ended_at,
+    ) = row
+    source = SourceObject(bucket, key, etag, size, modified_ns)
+    return SourceRecord(source, organization, collector, signal, SourceState(state), reason, seen_at, ended_at)

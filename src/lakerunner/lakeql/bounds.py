@@ -1,0 +1,110 @@
+"""Functions that can make a long value out of a short one, held to sizes that a worker can bear.
+
+DuckDB's memory limit does not see what one call builds for one batch of rows, and a call cannot be interrupted in the
+middle, so a size must be in the query's text: a literal, and small. No such call may stand inside another one, where
+sizes would multiply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from lakerunner.lakeql.constants import Constants
+from lakerunner.lakeql.source import Source
+
+MAX_PADDED = 1_000
+MAX_REPLACEMENT = 100
+MAX_LIST = 1_000
+MAX_TABLE = 1_000_000
+_WIDE_FORMAT = re.compile(r"\d{4}|\*|\{[^}]*\{")
+
+
+def check_bounds(tree: exp.Query, constants: Constants, source: Source) -> None:
+    for node in tree.find_all(exp.Anonymous, exp.Lambda, exp.Comprehension):
+        if isinstance(node, exp.Anonymous):
+            _check_call(node, constants, source)
+        elif node.parent and node.parent.find_ancestor(exp.Lambda, exp.Comprehension):
+            raise source.error("a lambda inside a lambda is not available", node)
+
+
+def _check_call(call: exp.Anonymous, constants: Constants, source: Source) -> None:
+    name = call.name.lower()
+    if name in ("range", "generate_series"):
+        _check_series(call, constants, source)
+        return
+    check = _CHECKS.get(name)
+    if check is None:
+        return
+    problem = check(call.expressions)
+    if problem:
+        raise source.error(f"{name}: {problem}", call)
+    outer = call.find_ancestor(exp.Anonymous) if _grows(call) else None
+    while outer is not None:
+        if _grows(outer):
+            raise source.error(f"{name} is not available inside {outer.name.lower()}: it would grow twice", call)
+        outer = outer.find_ancestor(exp.Anonymous)
+
+
+def _check_series(call: exp.Anonymous, constants: Constants, source: Source) -> None:
+    in_from = isinstance(call.parent, exp.Table)
+    most = MAX_TABLE if in_from else MAX_LIST
+    length = constants.series_length(call.expressions)
+    if length is None:
+        raise source.error(f"{call.name.lower()}: start, stop and step must be constants", call)
+    if length > most:
+        raise source.error(f"{call.name.lower()} makes {length} values, more than the {most} allowed here", call)
+    if call.find_ancestor(exp.Lambda, exp.Comprehension):
+        raise source.error(f"{call.name.lower()} is not available in a lambda", call)
+
+
+def _padded(arguments: list[exp.Expr]) -> str | None:
+    length = arguments[1] if len(arguments) > 1 else None
+    fits = isinstance(length, exp.Literal) and length.is_int and int(length.name) <= MAX_PADDED
+    return None if fits else f"the length must be a number up to {MAX_PADDED}"
+
+
+def _replaced(arguments: list[exp.Expr]) -> str | None:
+    with_ = arguments[2] if len(arguments) > 2 else None
+    fits = with_ is not None and with_.is_string and len(with_.name) <= MAX_REPLACEMENT
+    return None if fits else f"the replacement must be a literal of up to {MAX_REPLACEMENT} characters"
+
+
+def _joined(arguments: list[exp.Expr]) -> str | None:
+    by = arguments[1] if len(arguments) > 1 else None
+    fits = by is None or (by.is_string and len(by.name) <= MAX_REPLACEMENT)
+    return None if fits else f"the separator must be a literal of up to {MAX_REPLACEMENT} characters"
+
+
+def _formatted(arguments: list[exp.Expr]) -> str | None:
+    pattern = arguments[0] if arguments else None
+    fits = pattern is not None and pattern.is_string and not _WIDE_FORMAT.search(pattern.name)
+    return None if fits else "the format must be a literal without widths over 999"
+
+
+def _unbounded(_: list[exp.Expr]) -> str | None:
+    return None
+
+
+def _grows(call: exp.Anonymous) -> bool:
+    """Whether its value can be a multiple of its first argument's length."""
+    name, arguments = call.name.lower(), call.expressions
+    if name in ("lpad", "rpad") or name not in _CHECKS:
+        return False
+    if name == "replace":
+        return not (arguments[1].is_string and len(arguments[2].name) <= len(arguments[1].name))
+    return not (name == "regexp_replace" and len(arguments[2].name) <= 1)
+
+
+_CHECKS: dict[str, Callable[[list[exp.Expr]], str | None]] = {
+    "lpad": _padded,
+    "rpad": _padded,
+    "replace": _replaced,
+    "regexp_replace": _replaced,
+    "array_to_string": _joined,
+    "format": _formatted,
+    "printf": _formatted,
+    **dict.fromkeys(("hex", "to_hex", "base64", "to_base64", "url_encode", "regexp_escape"), _unbounded),
+}

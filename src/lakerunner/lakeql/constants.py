@@ -1,0 +1,273 @@
+"""Times, intervals and numbers that stand in a query as constants, worked out as DuckDB would.
+
+Comes in: an expression and the one `now` of the query. Goes out: its value, exact to the nanosecond, or None where it is
+not a constant that is understood here; DuckDB then works it out itself, and nothing is pruned by it.
+A time written without a zone is UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from sqlglot import exp
+from sqlglot.expressions.datatypes import DType
+
+from lakerunner.model.time import HOUR_NS, MINUTE_NS, SECOND_NS
+
+_DAY_NS = 24 * HOUR_NS
+_EPOCH = date(1970, 1, 1).toordinal()
+_TIME_TEXT = re.compile(
+    r"\s*(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)? ?([Zz]|[+-]\d\d(?::?\d\d)?)?)?\s*"
+)
+_AMOUNT = re.compile(r"\s*([+-]?\d+)\s*([a-zA-Z]+)\s*")
+_WHOLE = re.compile(r"[+-]?\d+")
+
+_NOW = ("now", "get_current_timestamp", "transaction_timestamp")
+_TIMESTAMPS = {DType.TIMESTAMP, DType.TIMESTAMPNTZ, DType.TIMESTAMPTZ, DType.TIMESTAMP_NS}
+_EPOCH_UNITS = {"make_timestamp_ns": 1, "make_timestamp": 1_000, "make_timestamp_ms": 1_000_000, "epoch_ms": 1_000_000}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """As DuckDB keeps one: the three parts are added to a time one after the other."""
+
+    months: int = 0
+    days: int = 0
+    ns: int = 0
+
+    def __mul__(self, factor: int) -> Interval:
+        return Interval(self.months * factor, self.days * factor, self.ns * factor)
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.months + other.months, self.days + other.days, self.ns + other.ns)
+
+
+_UNITS = {
+    "microsecond": Interval(ns=1_000),
+    "millisecond": Interval(ns=1_000_000),
+    "second": Interval(ns=SECOND_NS),
+    "minute": Interval(ns=MINUTE_NS),
+    "hour": Interval(ns=HOUR_NS),
+    "day": Interval(days=1),
+    "week": Interval(days=7),
+    "month": Interval(months=1),
+    "quarter": Interval(months=3),
+    "year": Interval(months=12),
+}
+
+
+@dataclass(frozen=True)
+class Time:
+    """ns since the epoch, without bounds. A date takes whole numbers of days, a timestamp does not."""
+
+    ns: int
+    is_date: bool = False
+
+    def plus(self, interval: Interval) -> Time:
+        days, rest = divmod(self.ns, _DAY_NS)
+        if interval.months:
+            days = _plus_months(days, interval.months)
+        return Time((days + interval.days) * _DAY_NS + rest + interval.ns)
+
+
+class Constants:
+    def __init__(self, now_ns: int) -> None:
+        self.now = Time(now_ns // 1_000 * 1_000)  # DuckDB's now() has microseconds
+        self.today = _day(self.now)
+
+    def time(self, node: exp.Expr, *, or_text: bool = False) -> Time | None:
+        """`or_text`: a bare string is a time too, as in a comparison with one."""
+        try:
+            return self._time(node, or_text)
+        except (ValueError, OverflowError):
+            return None
+
+    def _time(self, node: exp.Expr, or_text: bool) -> Time | None:
+        match node:
+            case exp.Paren():
+                return self._time(node.this, or_text)
+            case exp.Literal() if or_text and node.is_string:
+                return read_time(node.name)
+            case exp.CurrentTimestamp() | exp.Localtimestamp():
+                return self.now
+            case exp.CurrentDate():
+                return self.today
+            case exp.Cast():
+                return self._cast(node)
+            case exp.Anonymous():
+                return self._called(node.name.lower(), node.expressions)
+            case exp.Add() | exp.Sub():
+                return self._moved(node)
+        return None
+
+    def _cast(self, node: exp.Cast) -> Time | None:
+        value = self._time(node.this, or_text=True)
+        if value is None:
+            return None
+        if node.to.this in _TIMESTAMPS:
+            return Time(value.ns)
+        return _day(value) if node.to.this == DType.DATE else None
+
+    def _called(self, name: str, arguments: list[exp.Expr]) -> Time | None:
+        if not arguments:
+            return self.now if name in _NOW else self.today if name == "today" else None
+        first = arguments[0]
+        if name == "ago" and (interval := self.interval(first)):
+            return self.now.plus(interval * -1)
+        if name in ("date_trunc", "datetrunc") and len(arguments) == 2 and first.is_string:
+            value = self._time(arguments[1], or_text=False)
+            return value and _truncated(value, first.name.lower())
+        if len(arguments) > 1:
+            return None
+        if name == "to_timestamp" and (seconds := _number(first)) is not None:
+            return Time(int(seconds * SECOND_NS)) if seconds * 1_000_000 % 1 == 0 else None
+        unit, whole = _EPOCH_UNITS.get(name), integer(first)
+        return Time(whole * unit) if unit is not None and whole is not None else None
+
+    def _moved(self, node: exp.Binary) -> Time | None:
+        left, right, sign = node.left, node.right, -1 if isinstance(node, exp.Sub) else 1
+        value = self._time(left, or_text=False)
+        if value is None and sign == 1:
+            value, right = self._time(right, or_text=False), left
+        if value is None:
+            return None
+        days = integer(right)
+        if value.is_date and days is not None:
+            return Time(value.ns + sign * days * _DAY_NS, is_date=True)
+        interval = self.interval(right)
+        return value.plus(interval * sign) if interval else None
+
+    def interval(self, node: exp.Expr) -> Interval | None:
+        match node:
+            case exp.Paren():
+                return self.interval(node.this)
+            case exp.Neg():
+                inner = self.interval(node.this)
+                return inner * -1 if inner else None
+            case exp.Interval():
+                return _read_interval(node.this, node.args.get("unit"))
+            case exp.Cast() if node.to.this == DType.INTERVAL and node.this.is_string:
+                return _read_interval(node.this, None)
+            case exp.Mul():
+                left, right = self.interval(node.left), self.interval(node.right)
+                factor = integer(node.right) if left else integer(node.left)
+                scaled = left or right
+                return scaled * factor if scaled and factor is not None else None
+            case exp.Anonymous() if node.name.lower().startswith("to_") and len(node.expressions) == 1:
+                unit, whole = _unit(node.name.lower().removeprefix("to_")), integer(node.expressions[0])
+                return unit * whole if unit and whole is not None else None
+        return None
+
+    def series_length(self, arguments: list[exp.Expr]) -> int | None:
+        """How many values range(...) or generate_series(...) makes at most; None if that is not in the text."""
+        bounds = [exp.Literal.number(0), *arguments] if len(arguments) == 1 else arguments
+        if not 2 <= len(bounds) <= 3:
+            return None
+        numbers = [integer(bound) for bound in bounds]
+        start, stop = numbers[:2]
+        if start is not None and stop is not None:
+            step = numbers[2] if len(numbers) == 3 else 1
+        else:
+            first, last = (self.time(bound, or_text=True) for bound in bounds[:2])
+            each = self.interval(bounds[2]) if len(bounds) == 3 else None
+            if first is None or last is None or each is None:
+                return None
+            start, stop, step = first.ns, last.ns, each.months * 28 * _DAY_NS + each.days * _DAY_NS + each.ns
+        return max(0, (stop - start) // step + 1) if step else None
+
+
+def integer(node: exp.Expr) -> int | None:
+    number = _number(node)
+    return int(number) if number is not None and number.as_tuple().exponent == 0 else None
+
+
+def read_time(text: str) -> Time | None:
+    """An ISO 8601 date, or date and time, with up to nine digits of a second and perhaps a zone."""
+    found = _TIME_TEXT.fullmatch(text)
+    if not found:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    days = date(int(year), int(month), int(day)).toordinal() - _EPOCH
+    if hour is None:
+        return Time(days * _DAY_NS, is_date=True)
+    clock = (int(hour), int(minute), int(second or 0))
+    if clock[0] > 23 or clock[1] > 59 or clock[2] > 59:
+        return None
+    of_day = clock[0] * HOUR_NS + clock[1] * MINUTE_NS + clock[2] * SECOND_NS + int((fraction or "0").ljust(9, "0"))
+    return Time(days * _DAY_NS + of_day - _zone_ns(zone))
+
+
+def time_text(ns: int) -> str:
+    """ISO 8601 with a blank, as DuckDB writes it; nine digits where there is a fraction."""
+    days, rest = divmod(ns, _DAY_NS)
+    seconds, fraction = divmod(rest, SECOND_NS)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{date.fromordinal(days + _EPOCH)} {clock}" + (f".{fraction:09}" if fraction else "")
+
+
+def _number(node: exp.Expr) -> Decimal | None:
+    if isinstance(node, exp.Paren):
+        return _number(node.this)
+    if isinstance(node, exp.Neg):
+        inner = _number(node.this)
+        return None if inner is None else -inner
+    is_number = isinstance(node, exp.Literal) and not node.is_string and "e" not in node.name.lower()
+    return Decimal(node.name) if is_number else None
+
+
+def _zone_ns(zone: str | None) -> int:
+    if zone is None or zone in "Zz":
+        return 0
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    size = int(digits[:2]) * HOUR_NS + int(digits[2:]) * MINUTE_NS
+    return -size if zone[0] == "-" else size
+
+
+def _read_interval(amount: exp.Expr | None, unit: exp.Expr | None) -> Interval | None:
+    if not isinstance(amount, exp.Literal):
+        return None
+    if unit is not None:
+        one = _unit(unit.name.lower())
+        return one * int(amount.name) if one and _WHOLE.fullmatch(amount.name) else None
+    total, at = Interval(), 0
+    while found := _AMOUNT.match(amount.name, at):
+        one, at = _unit(found[2].lower()), found.end()
+        if one is None:
+            return None
+        total += one * int(found[1])
+    return total if at and at == len(amount.name) else None
+
+
+def _unit(name: str) -> Interval | None:
+    return _UNITS.get(name) or _UNITS.get(name.removesuffix("s"))
+
+
+def _plus_months(days: int, months: int) -> int:
+    """The same day of another month, or its last day where it has no such day."""
+    of = date.fromordinal(days + _EPOCH)
+    year, month = divmod(of.year * 12 + of.month - 1 + months, 12)
+    return date(year, month + 1, min(of.day, monthrange(year, month + 1)[1])).toordinal() - _EPOCH
+
+
+def _day(time: Time) -> Time:
+    return Time(time.ns // _DAY_NS * _DAY_NS, is_date=True)
+
+
+def _truncated(time: Time, unit: str) -> Time | None:
+    size = _unit(unit)
+    if size is None:
+        return None
+    if size.ns:
+        return Time(time.ns // size.ns * size.ns)
+    days = time.ns // _DAY_NS
+    if size.days == 7:
+        days -= (days + 3) % 7  # day 0 was a Thursday; weeks begin on Monday
+    elif size.months:
+        of = date.fromordinal(days + _EPOCH)
+        days = date(of.year, (of.month - 1) // size.months * size.months + 1, 1).toordinal() - _EPOCH
+    return Time(days * _DAY_NS)

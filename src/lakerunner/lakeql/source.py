@@ -1,0 +1,115 @@
+"""The user's text: read into a tree, and able to say where in it something stands.
+
+Comes in: one statement. Goes out: the tree of exactly one SELECT. Anything else is refused by the word it begins
+with, before it is parsed, so that what sqlglot cannot read is still named.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from lakerunner.lakeql.dialect import DIALECT
+from lakerunner.model.errors import Position, TooLarge, UserError
+
+MAX_LENGTH = 65_536
+_MAX_NODES = 20_000
+_BEGINS_A_SELECT = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
+_NAMED = {TokenType.VAR, TokenType.IDENTIFIER}
+_OPENED_AT = re.compile(r"Missing .+ from \d+:(\d+)$", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Source:
+    """`offset` arguments are characters from 0, as sqlglot's tokens count them."""
+
+    text: str
+
+    def position(self, offset: int) -> Position:
+        before = self.text[:offset]
+        return Position(before.count("\n") + 1, offset - before.rfind("\n"))
+
+    def where(self, node: exp.Expr) -> Position | None:
+        """The first character of what this node was read from."""
+        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        return self.position(min(starts)) if starts else None
+
+    def error(self, message: str, node: exp.Expr) -> UserError:
+        return UserError(message, self.where(node))
+
+    def parse(self, max_length: int = MAX_LENGTH) -> exp.Query:
+        """The one SELECT in the text."""
+        if len(self.text) > max_length:
+            raise TooLarge(f"the query has {len(self.text)} characters, more than the {max_length} allowed")
+        tokens = self._one_statement(self._tokens())
+        parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE, max_nodes=_MAX_NODES)
+        try:
+            (tree,) = parser.parse(tokens, self.text)
+        except ParseError as error:
+            raise self._syntax_error(error) from None
+        if not isinstance(tree, exp.Query):
+            raise self.error(f"only a SELECT can be asked, not {tree.key.upper()}", tree)
+        return tree
+
+    def _tokens(self) -> list[Token]:
+        nul = self.text.find("\0")
+        if nul >= 0:
+            raise UserError("the query holds a NUL character", self.position(nul))
+        try:
+            tokens: list[Token] = DIALECT.tokenize(self.text)
+        except TokenError as error:
+            raise self._open_end(error) from None
+        for token, after in pairwise(tokens):
+            self._refuse_misread(token, after)
+        return tokens
+
+    def _refuse_misread(self, token: Token, after: Token) -> None:
+        """What sqlglot lets pass and DuckDB does not, or reads otherwise: a,,b and 0x1F (a number there, the
+        number 0 named x1F here)."""
+        glued = after.start == token.end + 1 and token.token_type == TokenType.NUMBER
+        if glued and after.token_type in _NAMED:
+            number = self.text[token.start : after.end + 1]
+            raise UserError(f"{number} is not a number here", self.position(token.start))
+        if token.token_type == after.token_type == TokenType.COMMA:
+            raise UserError("the query cannot be read at ,", self.position(after.start))
+
+    def _open_end(self, error: TokenError) -> UserError:
+        found = _OPENED_AT.search(str(error.__cause__))
+        opened = int(found[1]) if found else self.text.rfind("/*")
+        return UserError("this string, quoted name or comment is not closed", self.position(max(opened, 0)))
+
+    def _one_statement(self, tokens: list[Token]) -> list[Token]:
+        statement: list[Token] = []
+        for token in tokens:
+            if token.token_type != TokenType.SEMICOLON:
+                statement.append(token)
+            elif statement:
+                break
+        if not statement:
+            raise UserError("the query is empty")
+        first = statement[0]
+        if first.token_type not in _BEGINS_A_SELECT:
+            raise UserError(f"only a SELECT can be asked, not {first.text.upper()}", self.position(first.start))
+        rest = [t for t in tokens if t.start > statement[-1].start and t.token_type != TokenType.SEMICOLON]
+        if rest:
+            raise UserError("one statement at a time: a second one begins", self.position(rest[0].start))
+        return statement
+
+    def _syntax_error(self, error: ParseError) -> UserError:
+        """sqlglot gives the line and the column where the offending token ends."""
+        (first, *_) = error.errors
+        described, token = str(first["description"]), str(first["highlight"])
+        message = f"the query cannot be read at {token}"
+        if described.startswith("Expecting"):
+            message += f": expected {described.removeprefix('Expecting').strip()}"
+        elif described.startswith(("Required", "Expected")):
+            message = f"the query cannot be read: something is missing at {token}"
+        line, column = first["line"], first["col"]
+        if line is None or column is None:
+            return UserError(message)
+        return UserError(message, Position(line, max(1, column - len(token) + 1)))

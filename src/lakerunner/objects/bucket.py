@@ -1,0 +1,189 @@
+"""Objects in a bucket: S3, GCS and Azure through obstore, and this process's memory through the same code.
+
+obstore does the requests and retries them (objects/open.py sets the bounds); its errors come out as ours.
+What always holds: Absent is said of an object only. A bucket that is away, closed to us or not there at all
+is Unavailable: no input may be set aside for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    PreconditionError,
+)
+
+from lakerunner.model.errors import (
+    Absent,
+    Conflict,
+    Corrupt,
+    LakerunnerError,
+    TooLarge,
+    Unavailable,
+    UserError,
+)
+from lakerunner.objects.keys import checked_key, is_key
+from lakerunner.objects.store import ObjectMeta
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta as ObstoreMeta
+    from obstore.store import ObjectStore as ObstoreStore
+
+_PAGE = 1000  # keys that S3 lists, and deletes, in one request
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_ANSWER = re.compile(  # of a server, inside obstore's text
+    r"non-2xx status code: (?P<status>\d{3}) (?P<phrase>[\w -]+)"
+    r"(?:[^<]*(?:<\?xml[^>]*>\s*)?<Error[^>]*>\s*<Code>(?P<code>\w+)</Code>\s*(?:<Message>(?P<message>[^<]*))?)?"
+)
+_NO_BUCKET = {"NoSuchBucket", "ContainerNotFound"}
+_REFUSED = {"401", "403"}
+
+
+class BucketStore:
+    """The ObjectStore of every store that obstore speaks to. `name` stands in messages, e.g. s3://lake."""
+
+    def __init__(self, store: ObstoreStore, bucket: str, name: str) -> None:
+        self._store = store
+        self._bucket = bucket
+        self._name = name
+
+    @property
+    def bucket(self) -> str:
+        return self._bucket
+
+    def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> None:
+        checked_key(key)
+        with self._failures("write", key):
+            try:
+                flat = memoryview(data).cast("B")  # the only kind of buffer that obstore takes
+                obstore.put(self._store, key, flat, mode="create" if if_absent else "overwrite")
+            except (AlreadyExistsError, PreconditionError):
+                if not if_absent:
+                    raise
+                # It may be our own first try, whose answer was lost. That too is work already done.
+                raise Conflict(f"object {key} of {self._name} is already there") from None
+
+    def get(self, key: str, *, max_bytes: int) -> memoryview:
+        checked_key(key)
+        with self._failures("read", key):
+            result = obstore.get(self._store, key)
+            size = result.meta["size"]
+            if size > max_bytes:
+                raise TooLarge(f"object {key} of {self._name} has {size} bytes, more than the {max_bytes} allowed")
+            return memoryview(result.bytes())
+
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        if start < 0 or length < 0:
+            raise UserError(f"not a range of object {key}: {length} bytes from {start}")
+        if length == 0:  # HTTP knows no empty range
+            data, enough = memoryview(b""), self.head(key).size >= start
+        else:
+            data = self._range(checked_key(key), start, length)
+            enough = len(data) == length
+        if not enough:
+            raise Corrupt(f"object {key} of {self._name} has fewer bytes than the {start + length} asked for")
+        return data
+
+    def head(self, key: str) -> ObjectMeta:
+        checked_key(key)
+        with self._failures("look at", key):
+            try:
+                return _meta(obstore.head(self._store, key))
+            except FileNotFoundError:
+                # An answer to HEAD has no body, which alone tells an absent bucket from an absent object.
+                return _meta(obstore.get(self._store, key).meta)
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectMeta]:
+        """Both prefix and `after` are applied here: obstore lists whole directories only, and there are
+        servers (SeaweedFS) that order by directory, so that leaving `after` to them loses keys."""
+        top = prefix.rpartition("/")[0]
+        if top and not is_key(top):
+            return
+        with self._failures("list", prefix):
+            for page in obstore.list(self._store, top or None, chunk_size=_PAGE):
+                for found in page:
+                    key = found["path"]
+                    if key.startswith(prefix) and (after is None or key > after):
+                        yield _meta(found)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        remaining = iter(keys)
+        while batch := [checked_key(key) for key in islice(remaining, _PAGE)]:
+            with self._failures(f"delete {len(batch)} objects from", batch[0]):
+                try:
+                    obstore.delete(self._store, batch)
+                except FileNotFoundError:
+                    # GCS and Azure stop at the first absent key, with others perhaps still there.
+                    self._delete_singly(batch)
+
+    def _delete_singly(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            with suppress(Absent), self._failures("delete", key):
+                obstore.delete(self._store, key)
+
+    def _range(self, key: str, start: int, length: int) -> memoryview:
+        """Up to length bytes from start; none where the object ends before."""
+        with self._failures("read", key):
+            try:
+                return memoryview(obstore.get_range(self._store, key, start=start, length=length))
+            except BaseError as error:
+                # The server's way to say that it ends before start, and the memory's.
+                if _answer(str(error))["status"] == "416" or "Wanted range starting at" in str(error):
+                    return memoryview(b"")
+                raise
+
+    @contextmanager
+    def _failures(self, action: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, FileNotFoundError) as error:
+            # Not chained: obstore's text holds the whole request and answer, signatures included.
+            raise self._explained(error, action, key) from None
+
+    def _explained(self, error: Exception, action: str, key: str) -> LakerunnerError:
+        text = str(error)
+        answer = _answer(text)
+        if answer["code"] in _NO_BUCKET:
+            return Unavailable(f"{self._name} is not there: create the bucket, or mend the store's URL")
+        if isinstance(error, FileNotFoundError):
+            return Absent(f"{self._name} holds no object {key}")
+        advice = ""
+        if answer["status"] in _REFUSED:
+            advice = ". Check the credentials in the store's options, and their rights"
+        if isinstance(error, InvalidPathError):
+            advice = ". Delete or rename that object"
+        return Unavailable(f"{self._name} cannot {action} {key!r}: {_reason(text)}{advice}")
+
+
+def _meta(found: ObstoreMeta) -> ObjectMeta:
+    """Etags without their quotes: notifications give them bare, and both must name the same object."""
+    etag = found["e_tag"]
+    modified = (found["last_modified"] - _EPOCH) // timedelta(microseconds=1)
+    return ObjectMeta(found["path"], found["size"], etag.strip('"') if etag else None, modified * 1000)
+
+
+def _answer(text: str) -> dict[str, str]:
+    """The server's `status`, its `phrase`, and the `code` and `message` of the body; "" for what is not there."""
+    found = _ANSWER.search(text)
+    return found.groupdict("") if found else dict.fromkeys(_ANSWER.groupindex, "")
+
+
+def _reason(text: str) -> str:
+    """Why, in one line: the server's own words, or else obstore's text without its debug part and without
+    query strings, which can hold signatures."""
+    answer = _answer(text)
+    if answer["code"]:
+        words = f"{answer['status']} {answer['phrase']}, {answer['code']}: {answer['message']}"
+    else:
+        words = re.sub(r"\?\S+", "", text.partition("\n\nDebug source")[0])
+    return " ".join(words.split())[:300].rstrip(":. ")

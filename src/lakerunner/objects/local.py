@@ -1,0 +1,212 @@
+"""Objects as files below one directory.
+
+Not on obstore, whose local store does not sync what it writes, follows symbolic links to anywhere, and fails
+a whole listing on one file name that is not UTF-8.
+
+What always holds: a file under its final name is whole and on disk. Every path is opened part by part from
+the root and no symbolic link below the root is followed, so nothing outside it is ever read or written. Names
+that cannot be keys, links, devices and half-written files are not objects and are not listed.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+from secrets import token_hex
+
+from lakerunner.model.errors import (
+    Absent,
+    Conflict,
+    Corrupt,
+    LakerunnerError,
+    TooLarge,
+    Unavailable,
+    UserError,
+)
+from lakerunner.objects.keys import checked_key, is_key
+from lakerunner.objects.store import ObjectMeta
+
+_HALF_WRITTEN = ".lakerunner-put-"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a pipe that someone left here must not wait for its writer.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_OBJECT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+
+
+class LocalStore:
+    """The ObjectStore of `file://`. The etag is a digest of the content: obstore's and the file system's own
+    marks (inode, time) change when a store is copied, and would have every raw file ingested again."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def bucket(self) -> str:
+        return "local"
+
+    def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> None:
+        parents, name = self._split(key)
+        temporary = _HALF_WRITTEN + token_hex(8)
+        with self._failures("write", key, writing=True), self._directory(parents, create=True) as directory:
+            try:
+                _write_synced(temporary, data, directory)
+                if if_absent:
+                    os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+                else:
+                    os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except FileExistsError:
+                os.fsync(directory)  # the winner's file is on disk before anyone builds on it
+                raise Conflict(f"object {key} of {self._name} is already there") from None
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=directory)
+            os.fsync(directory)
+
+    def get(self, key: str, *, max_bytes: int) -> memoryview:
+        with self._failures("read", key), self._open(key) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > max_bytes:
+                raise TooLarge(f"object {key} of {self._name} has {size} bytes, more than the {max_bytes} allowed")
+            return memoryview(file.read(size))
+
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        if start < 0 or length < 0:
+            raise UserError(f"not a range of object {key}: {length} bytes from {start}")
+        with self._failures("read", key), self._open(key) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < start + length:
+                raise Corrupt(f"object {key} of {self._name} has {size} bytes, not the {start + length} asked for")
+            file.seek(start)
+            return memoryview(file.read(length))
+
+    def head(self, key: str) -> ObjectMeta:
+        with self._failures("read", key), self._open(key) as file:
+            status = os.fstat(file.fileno())
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+            return ObjectMeta(key, status.st_size, digest.hexdigest(), status.st_mtime_ns)
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectMeta]:
+        top = prefix.rpartition("/")[0]
+        pending = [top] if not top or is_key(top) else []
+        with self._failures("list", prefix):
+            while pending:
+                for key, entry in self._entries(pending.pop()):
+                    if not key.startswith(prefix):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        if after is None or f"{key}/" > after or after.startswith(f"{key}/"):
+                            pending.append(key)
+                    elif (after is None or key > after) and (meta := _meta(key, entry)):
+                        yield meta
+
+    def delete(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            parents, name = self._split(key)
+            with (
+                suppress(Absent),
+                self._failures("delete", key),
+                self._directory(parents) as directory,
+            ):
+                os.unlink(name, dir_fd=directory)
+
+    @property
+    def _name(self) -> str:
+        return f"the store {self._root}"
+
+    def _split(self, key: str) -> tuple[tuple[str, ...], str]:
+        """The directories of the key, from the root on, and the file's name."""
+        *parents, name = checked_key(key).split("/")
+        if name.startswith(_HALF_WRITTEN):
+            raise UserError(f"object key {key!r} is not usable: names with {_HALF_WRITTEN} are the store's own")
+        return tuple(parents), name
+
+    @contextmanager
+    def _directory(self, parts: Iterable[str], *, create: bool = False) -> Iterator[int]:
+        """A descriptor of the directory, reached from the root without following a link."""
+        try:
+            current = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Unavailable(f"{self._name} cannot be opened: {error.strerror}") from error
+        try:
+            for part in parts:
+                try:
+                    child = os.open(part, _DIRECTORY, dir_fd=current)
+                except FileNotFoundError:
+                    if not create:
+                        raise
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=current)
+                    os.fsync(current)
+                    child = os.open(part, _DIRECTORY, dir_fd=current)
+                os.close(current)
+                current = child
+            yield current
+        finally:
+            os.close(current)
+
+    @contextmanager
+    def _open(self, key: str) -> Iterator[BufferedReader]:
+        parents, name = self._split(key)
+        with self._directory(parents) as directory:
+            descriptor = os.open(name, _READ, dir_fd=directory)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise FileNotFoundError(errno.ENOENT, "not a regular file")
+            with open(descriptor, "rb", closefd=False) as file:
+                yield file
+        finally:
+            os.close(descriptor)
+
+    def _entries(self, top: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """What could be keys directly in this directory; nothing if there is no such directory."""
+        start = f"{top}/" if top else ""
+        try:
+            with (
+                self._directory(top.split("/") if top else ()) as directory,
+                os.scandir(directory) as entries,
+            ):
+                for entry in entries:
+                    key = start + entry.name
+                    if is_key(key) and not entry.name.startswith(_HALF_WRITTEN):
+                        yield key, entry
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
+    @contextmanager
+    def _failures(self, action: str, key: str, *, writing: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._explained(error, action, key, writing) from error
+
+    def _explained(self, error: OSError, action: str, key: str, writing: bool) -> LakerunnerError:
+        if error.errno == errno.ENAMETOOLONG:
+            return UserError(f"object key {key!r} is not usable: a part of it is too long for {self._name}")
+        if error.errno in _NO_OBJECT:
+            if not writing:
+                return Absent(f"{self._name} holds no object {key}")
+            return UserError(f"{self._name} cannot hold object {key}: a directory, file or link is in its place")
+        return Unavailable(f"{self._name} cannot {action} {key}: {error.strerror}")
+
+
+def _write_synced(name: str, data: bytes | memoryview, directory: int) -> None:
+    with open(os.open(name, _WRITE, 0o666, dir_fd=directory), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _meta(key: str, entry: os.DirEntry[str]) -> ObjectMeta | None:
+    """None if the entry is no plain file, or has just been deleted."""
+    with suppress(FileNotFoundError):
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
+            return ObjectMeta(key, status.st_size, None, status.st_mtime_ns)
+    return None

@@ -1,0 +1,147 @@
+"""A store by its address. Comes in: a URL and options; goes out: an ObjectStore.
+
+    file:///var/lib/lake        a directory, created if need be
+    memory://name               this process's memory; the same name is the same store
+    s3://bucket/prefix          S3 and what speaks its protocol; gs:// and az:// (container) likewise
+
+Options are obstore's: those of the store (`endpoint`, `region`, `access_key_id`, ...) and those of its HTTP
+client (`allow_http`, `timeout`, `proxy_url`, ...). What they leave out, the vendor's usual variables and
+identities give. A failed request is tried again after a pause that grows exponentially and is jittered,
+`retries` times at most and not longer than `retry_seconds`; then the call is Unavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+from lakerunner.model.errors import UserError
+from lakerunner.objects.bucket import BucketStore
+from lakerunner.objects.local import LocalStore
+from lakerunner.objects.store import ObjectStore
+
+# Of the HTTP client, not of the store: obstore takes them apart from the others.
+_CLIENT_OPTIONS = {
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "default_content_type",
+    "http1_only",
+    "http2_keep_alive_interval",
+    "http2_keep_alive_timeout",
+    "http2_keep_alive_while_idle",
+    "http2_max_frame_size",
+    "http2_only",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+    "proxy_url",
+    "randomize_addresses",
+    "read_timeout",
+    "root_certificate",
+    "timeout",
+    "user_agent",
+}
+# A server that goes silent is given up after read_timeout, which must also suffice to send one whole object;
+# one that trickles, after timeout.
+_CLIENT_DEFAULTS = {"connect_timeout": "5s", "read_timeout": "30s", "timeout": "5min"}
+_BACKOFF = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2}
+
+# The content of the memory stores, by URL; it lives as long as the process.
+_MEMORIES: dict[str, MemoryStore] = {}
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """Travels to Spark tasks. The options may hold secrets, so a repr does not show them."""
+
+    url: str
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    retries: int = 8
+    retry_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.retries < 0 or self.retry_seconds <= 0:
+            raise UserError(f"a store needs retries >= 0 and retry_seconds > 0: {self}")
+
+
+def open_store(address: StoreAddress) -> ObjectStore:
+    """Sends no request yet: a bucket that is not there shows at the first call."""
+    scheme, separator, _ = address.url.partition("://")
+    if not separator or scheme not in STORES:
+        known = ", ".join(f"{name}://" for name in STORES)
+        raise UserError(f"store {address.url!r} is not a URL that we know: it starts with one of {known}")
+    return STORES[scheme](address)
+
+
+@cache
+def shared_store(address: StoreAddress) -> ObjectStore:
+    """The one client of this process for the address: connections and credentials are kept across tasks."""
+    return open_store(address)
+
+
+def _local(address: StoreAddress) -> ObjectStore:
+    _refuse_options(address)
+    path = Path(unquote(address.url.removeprefix("file://")))
+    if not path.is_absolute():
+        raise UserError(f"store {address.url!r} is not an absolute path: write file:///path/of/the/store")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"store {address.url!r} cannot be created: {error.strerror}") from error
+    return LocalStore(path)
+
+
+def _memory(address: StoreAddress) -> ObjectStore:
+    _refuse_options(address)
+    content = _MEMORIES.setdefault(address.url, MemoryStore())
+    return BucketStore(content, address.url.removeprefix("memory://") or "memory", address.url)
+
+
+def _cloud(from_url: Callable[..., Any], address: StoreAddress) -> ObjectStore:
+    client = {name: value for name, value in address.options if name in _CLIENT_OPTIONS}
+    config = {name: value for name, value in address.options if name not in _CLIENT_OPTIONS}
+    retry = {
+        "backoff": _BACKOFF,
+        "max_retries": address.retries,
+        "retry_timeout": timedelta(seconds=address.retry_seconds),
+    }
+    try:
+        store = from_url(address.url, config=config, client_options={**_CLIENT_DEFAULTS, **client}, retry_config=retry)
+    except (BaseError, ValueError) as error:
+        # Not chained: obstore's text can quote the options' values.
+        raise UserError(f"store {address.url!r} cannot be opened: {_without_values(error, address)}") from None
+    scheme, bucket, *_ = urlsplit(address.url)
+    return BucketStore(store, bucket, f"{scheme}://{bucket}")
+
+
+def _refuse_options(address: StoreAddress) -> None:
+    if address.options:
+        names = ", ".join(name for name, _ in address.options)
+        raise UserError(f"store {address.url!r} takes no options, and was given {names}")
+
+
+def _without_values(error: Exception, address: StoreAddress) -> str:
+    """The first line of the error; a value that it quotes may be a secret."""
+    text = str(error).partition("\n")[0]
+    for _, value in address.options:
+        text = text.replace(f'"{value}"', "its value")
+    return text
+
+
+STORES: dict[str, Callable[[StoreAddress], ObjectStore]] = {
+    "file": _local,
+    "memory": _memory,
+    "s3": partial(_cloud, S3Store.from_url),
+    "gs": partial(_cloud, GCSStore.from_url),
+    "az": partial(_cloud, AzureStore.from_url),
+}

@@ -1,0 +1,1 @@
+"""Raw objects to segments, on Spark. The only importer of PySpark."""

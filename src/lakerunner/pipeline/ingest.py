@@ -1,0 +1,267 @@
+"""Ingest: one Spark job turns a box of raw objects into segments.
+
+Comes in: a box (paths only), the store's address, limits. Goes out: the index rows of the segments that were
+written, and what became of every object: done, or set aside with a reason. Nothing is committed here.
+
+What always holds: an object that cannot be read never stops its neighbours. A task holds no more than
+task_max_bytes of unpacked input, one more object, and what is being read ahead, however large the box is. The
+same box cut into the same number of tasks gives the same segments, ids and bytes. A store that is away is
+Unavailable, and then the same box may simply be tried again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+from lakerunner.bus.topics import IngestBox
+from lakerunner.model.errors import Corrupt, TooLarge, Unavailable, UserError
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import LOGS, signal_named
+from lakerunner.model.source import SourceObject
+from lakerunner.objects.open import StoreAddress, shared_store
+from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.unpack import unpack
+
+if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+JOB_GROUP = "ingest"
+_TASK_MIN_BYTES = 1 << 20  # of packed input: below it, starting a task costs more than it saves
+_AHEAD_OBJECTS = 8  # hides the store's latency; a task computes on one core meanwhile
+_AHEAD_BYTES = 32 << 20
+_CANCEL_SECONDS = 5.0
+_TRACE_FRAMES = -6  # the innermost ones; those above are Spark's and ours for every task
+
+
+@dataclass(frozen=True)
+class IngestLimits:
+    """`object_max_bytes`: a larger object, packed or unpacked, is set aside. `task_max_bytes`: unpacked
+    input that goes into one set of segments at most, unless a single object is larger."""
+
+    object_max_bytes: int
+    task_max_bytes: int
+
+
+@dataclass(frozen=True)
+class BoxResult:
+    """Every object of the box is in `done` or in `failed`, once."""
+
+    segments: tuple[Segment, ...]
+    done: tuple[SourceObject, ...]
+    failed: tuple[tuple[SourceObject, str], ...]
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    """An exception on its way from a task to the driver: raised there, it would cost the worker its life."""
+
+    error: Exception
+    trace: str
+
+
+def ingest_box(spark: SparkSession, box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult:
+    """Write the box's segments in one Spark job. Unavailable if the store is away or the job did not end;
+    interrupted, it cancels its job."""
+    groups = split(box, spark.sparkContext.defaultParallelism)
+    outcomes = _run(spark, groups, partial(_attempt, address=address, limits=limits))
+    results = []
+    for outcome in outcomes:
+        if isinstance(outcome, _Trouble):
+            outcome.error.add_note(f"in a task of the job:\n{outcome.trace}")
+            raise outcome.error
+        results.append(outcome)
+    return _joined(results)
+
+
+def ingest_group(box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult:
+    """What one task does, and the whole of a box without Spark."""
+    store = shared_store(address)
+    spec = signal_named(box.signal)
+    failed: list[tuple[SourceObject, str]] = []
+    results = []
+    for raws in _batches(store, box.sources, limits, failed):
+        made = make_segments(spec, box.organization, box.collector, raws, store.put)
+        results.append(BoxResult(tuple(made.segments), tuple(made.done), tuple(made.failed)))
+        raws.clear()  # free them before the next are gathered
+    return _joined([*results, BoxResult((), (), tuple(failed))])
+
+
+def split(box: IngestBox, slots: int) -> list[IngestBox]:
+    """The box cut into smaller ones of about equal size, one per task: as many as there are slots, and
+    fewer where there is little to do. An object that is in the box twice is taken once."""
+    sources = sorted({source.identity: source for source in box.sources}.values())
+    total = sum(source.size for source in sources)
+    tasks = max(1, min(slots, len(sources), total // _TASK_MIN_BYTES))
+    groups: list[list[SourceObject]] = [[] for _ in range(tasks)]
+    loads = [0] * tasks
+    for source in sorted(sources, key=lambda source: -source.size):  # the largest first, to the least loaded
+        lightest = loads.index(min(loads))
+        groups[lightest].append(source)
+        loads[lightest] += source.size
+    return [replace(box, sources=tuple(sorted(group))) for group in groups if group]
+
+
+def warm(spark: SparkSession) -> None:
+    """Start the workers, so that the first box finds them ready."""
+    slots = spark.sparkContext.defaultParallelism
+    _run(spark, list(range(slots)), _nothing)
+
+
+def warm_process() -> None:
+    """Import what tasks need and compile their kernels, by making a segment of one record that nobody keeps."""
+    source = SourceObject("warm", "warm.binpb", "warm", len(_ONE_RECORD), 0)
+    made = make_segments(LOGS, UUID(int=0), "warm", [Raw(source, memoryview(_ONE_RECORD))], _discard)
+    assert made.done, made.failed  # noqa: S101 - our own constant
+
+
+def _attempt(box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult | _Trouble:
+    try:
+        return ingest_group(box, address, limits)
+    except Exception as error:  # noqa: BLE001 - reported: the driver raises it
+        trace = "".join(traceback.format_exception(error, limit=_TRACE_FRAMES))
+        return _Trouble(_portable(error), trace)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself where it can be sent, else one that says the same."""
+    try:
+        return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever keeps it from travelling, its text goes
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _batches(
+    store: ObjectStore,
+    sources: Sequence[SourceObject],
+    limits: IngestLimits,
+    failed: list[tuple[SourceObject, str]],
+) -> Iterator[list[Raw]]:
+    """Unpacked objects, as many at a time as may be held; those that cannot be read go to `failed`."""
+    batch: list[Raw] = []
+    held = 0
+    for source, reading in _read_ahead(store, sources, limits):
+        try:
+            data = unpack(source.key, reading.result(), limits.object_max_bytes)
+        except (Corrupt, UserError) as error:
+            failed.append((source, str(error)))
+            continue
+        if batch and held + len(data) > limits.task_max_bytes:
+            yield batch
+            batch, held = [], 0
+        batch.append(Raw(source, data))
+        held += len(data)
+    if batch:
+        yield batch
+
+
+def _read_ahead(
+    store: ObjectStore, sources: Sequence[SourceObject], limits: IngestLimits
+) -> Iterator[tuple[SourceObject, Future[memoryview]]]:
+    """The objects in their order, the next few being read while one is worked on."""
+    waiting: deque[tuple[SourceObject, Future[memoryview]]] = deque()
+    with ThreadPoolExecutor(_AHEAD_OBJECTS) as pool:
+        for source in sources:
+            while waiting and not _fits(source, waiting):
+                yield waiting.popleft()
+            waiting.append((source, pool.submit(_read, store, source, limits)))
+        while waiting:
+            yield waiting.popleft()
+
+
+def _fits(source: SourceObject, waiting: Sequence[tuple[SourceObject, Any]]) -> bool:
+    size = source.size + sum(other.size for other, _ in waiting)
+    return len(waiting) < _AHEAD_OBJECTS and size <= _AHEAD_BYTES
+
+
+def _read(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> memoryview:
+    """The object as it was announced. One that has another size by now was overwritten, and its new content
+    is announced under its own etag: taking it here would take it twice."""
+    if source.size > limits.object_max_bytes:
+        raise Corrupt(f"the file has {source.size} bytes: raise object_max_bytes to take it")
+    try:
+        data = store.get(source.key, max_bytes=source.size)
+    except TooLarge:
+        raise _changed(source) from None
+    if len(data) != source.size:
+        raise _changed(source)
+    return data
+
+
+def _changed(source: SourceObject) -> Corrupt:
+    return Corrupt(f"the object has changed since it was announced with {source.size} bytes")
+
+
+def _joined(results: Sequence[BoxResult]) -> BoxResult:
+    return BoxResult(
+        tuple(segment for result in results for segment in result.segments),
+        tuple(source for result in results for source in result.done),
+        tuple(failure for result in results for failure in result.failed),
+    )
+
+
+def _run(spark: SparkSession, items: list[T], task: Callable[[T], R]) -> list[R]:
+    """One job, one task per item, the answers in the items' order. RuntimeError if there is no JVM any more."""
+    context = spark.sparkContext
+    try:
+        context.setJobGroup(JOB_GROUP, "ingest")
+        return context.parallelize(items, len(items)).map(task).collect()
+    except Py4JJavaError as error:
+        raise _explained(error) from None
+    except (Py4JError, ConnectionError) as error:
+        raise RuntimeError(f"Spark's Java process has ended: {error}") from None
+    except BaseException:
+        # Our own connection waits for the job's answer, so the cancelling goes over another thread's.
+        cancelling = threading.Thread(target=context.cancelJobGroup, args=(JOB_GROUP,), daemon=True)
+        cancelling.start()
+        cancelling.join(_CANCEL_SECONDS)
+        raise
+
+
+def _explained(error: Py4JJavaError) -> Exception:
+    """What Spark says, without the frames of its own code. A task reports its exceptions itself, so what comes
+    this way is a lost worker or executor, a cancelled job, or something in a task's answer that cannot travel."""
+    message = str(error.java_exception.getMessage()).partition("\n\tat ")[0].strip()
+    if "[SPARK_JOB_CANCELLED]" in message:
+        return Unavailable("the Spark job was cancelled")
+    _, traced, trace = message.partition("PythonException: Traceback")
+    if traced:
+        return RuntimeError(f"a Spark task failed: Traceback{trace}")
+    return Unavailable(f"Spark did not finish the job: {message}")
+
+
+def _nothing(_: int) -> None:
+    """The task of a job that only wants the workers to be there."""
+
+
+def _discard(key: str, data: bytes | memoryview) -> None:
+    """The store of a segment that nobody wants."""
+
+
+def _message(*fields: tuple[int, bytes]) -> bytes:
+    """A protobuf message of short length-delimited fields."""
+    return b"".join(bytes((number << 3 | 2, len(data))) + data for number, data in fields)
+
+
+def _attribute(key: bytes, value: bytes) -> bytes:
+    return _message((1, key), (2, _message((1, value))))
+
+
+_RECORD = _message((5, _message((1, b"warm"))), (6, _attribute(b"key", b"value")), (9, bytes(range(16))))
+_ONE_RECORD = _message(
+    (1, _message((1, _message((1, _attribute(b"service.name", b"warm")))), (2, _message((2, _RECORD)))))
+)

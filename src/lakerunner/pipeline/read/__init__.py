@@ -1,0 +1,1 @@
+"""One module per input format: bytes to Arrow."""

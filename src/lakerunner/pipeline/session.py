@@ -1,0 +1,234 @@
+"""The one Spark session of a process.
+
+Comes in: where Spark runs (`local[*]`, `local-cluster[..]`, `spark://`, `k8s://`, `yarn`), on which Java, and a
+directory for what it writes. Goes out: a session, until `close_session` ends it together with its JVM.
+
+What always holds: a session with a local master listens on loopback only. What Spark says goes to
+`spark.log` and `spark.out` in the work directory, not to our terminal. The JVM ends with this process, however
+that ends: it holds a pipe to us and leaves when the pipe closes, and its Python workers leave with it. Several
+sessions may share a work directory; what a killed one left there is removed by the next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pyspark
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from lakerunner.model.errors import Unavailable, UserError
+
+_LOOPBACK = "127.0.0.1"
+_CLOSE_SECONDS = 15.0
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+# Rows never pass through the JVM, so the optimizing compiler and a parallel collector only take cores from the
+# Python workers: without them a session starts, and a small job ends, a fifth sooner.
+_LEAN_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {directory}/spark.log
+appender.file.filePattern = {directory}/spark.%i.log
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = SizeBasedTriggeringPolicy
+appender.file.policies.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """`conf` wins over our own choices. `driver_memory` is the heap of the JVM beside this process."""
+
+    master: str
+    conf: tuple[tuple[str, str], ...]
+    driver_memory: str
+    java_home: Path
+    work_directory: Path
+
+    @property
+    def is_local(self) -> bool:
+        """Everything runs on this machine."""
+        return self.master.startswith("local")
+
+    @property
+    def is_local_cluster(self) -> bool:
+        """Executors are processes of their own on this machine."""
+        return self.master.startswith("local-cluster")
+
+
+def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
+    """Start a JVM and a session in it; one at a time per process. UserError if Java does not start Spark,
+    Unavailable if the master does not take us."""
+    if SparkContext._gateway is not None:
+        raise UserError("this process has a Spark session already: close it first")
+    directory = settings.work_directory.resolve()
+    scratch, lock = _new_scratch(directory)
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(_configuration(settings, app_name, scratch))
+    os.environ.update(_environment(settings, scratch, dict(conf.getAll())))
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        return SparkSession(SparkContext(conf=conf, gateway=_launch(conf, scratch, lock)))
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).partition("\n")[0]
+        _end_jvm(_CLOSE_SECONDS)
+        raise Unavailable(f"Spark master {settings.master!r} does not take us: {reason}") from None
+    finally:
+        os.close(lock)
+        # A SparkContext takes over Ctrl-C; what it means is for the process to say.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def close_session(session: SparkSession, seconds: float = _CLOSE_SECONDS) -> None:
+    """End the session, its jobs, its JVM and its workers. Killed if they do not end within twice `seconds`."""
+    stopping = threading.Thread(target=_stop, args=(session,), daemon=True)
+    stopping.start()
+    stopping.join(seconds)
+    _end_jvm(seconds)
+
+
+def _stop(session: SparkSession) -> None:
+    with suppress(Py4JError, OSError):  # the JVM is gone already: all the better
+        session.stop()
+
+
+def _end_jvm(seconds: float) -> None:
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None  # so that this process can open another session
+    if gateway is None:
+        return
+    process: subprocess.Popen[bytes] = gateway.proc
+    with suppress(Py4JError, OSError):
+        gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    shutil.rmtree(gateway.scratch, ignore_errors=True)
+
+
+def _launch(conf: SparkConf, scratch: Path, lock: int) -> Any:
+    """Start the JVM, in a session of its own: a signal to our process group is ours to answer, not Java's.
+    It inherits the lock on its scratch directory, which is therefore held as long as it lives."""
+    output = scratch.parent / "spark.out"
+    with output.open("wb") as out:
+        options = {"stdout": out, "stderr": out, "start_new_session": True, "pass_fds": (lock,)}
+        try:
+            gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError:
+            raise UserError(f"Spark does not start: {_last_words(output)}") from None
+    gateway.scratch = scratch  # beside pyspark's own gateway.proc: for _end_jvm
+    return gateway
+
+
+def _last_words(output: Path) -> str:
+    """What Java said, without the frames of its own code."""
+    lines = [line.strip() for line in output.read_text(errors="replace").splitlines()]
+    said = [line for line in lines if line and not line.startswith(("at ", "WARNING: "))]
+    return " ".join(said)[-500:] or "it said nothing"
+
+
+def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> list[tuple[str, str]]:
+    directory = scratch.parent
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J.format(directory=directory))
+    java_options = f'{_LEAN_JVM} "-Dlog4j2.configurationFile={log4j.as_uri()}" "-Djava.io.tmpdir={scratch}"'
+    ours = {
+        "spark.master": settings.master,
+        "spark.app.name": app_name,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
+        # lz4 would be pure Java here, and sixty times slower.
+        "spark.sql.execution.arrow.compression.codec": "none",
+        "spark.python.daemon.module": "lakerunner.pipeline.daemon",
+        "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes says where
+        # A task has one core: a library that starts a thread per core would only take those of other tasks.
+        "spark.executorEnv.OMP_NUM_THREADS": "1",
+    }
+    if settings.is_local:
+        ours |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    theirs = dict(settings.conf)
+    theirs[_JAVA_OPTIONS] = f"{java_options} {theirs.get(_JAVA_OPTIONS, '')}".strip()
+    return list((ours | theirs).items())
+
+
+def _environment(settings: SparkSettings, scratch: Path, conf: dict[str, str]) -> dict[str, str]:
+    """What Spark's launcher takes from the environment and nowhere else."""
+    spark_home = Path(pyspark.__file__).parent
+    if settings.is_local_cluster:
+        spark_home = _linked_home(spark_home, scratch)
+    environment = {
+        "JAVA_HOME": str(settings.java_home),
+        "SPARK_HOME": str(spark_home),
+        "SPARK_LOCAL_DIRS": str(scratch),
+        "PYSPARK_PYTHON": conf.get("spark.pyspark.python", sys.executable),
+    }
+    return environment | {"SPARK_LOCAL_IP": _LOOPBACK} if settings.is_local else environment
+
+
+def _linked_home(spark_home: Path, scratch: Path) -> Path:
+    """A SPARK_HOME of links: the workers of a local cluster write beside `bin` and `jars`, into `work`."""
+    home = scratch / "home"
+    home.mkdir()
+    for entry in ("bin", "jars", "python", "RELEASE"):
+        if (spark_home / entry).exists():
+            (home / entry).symlink_to(spark_home / entry)
+    return home
+
+
+def _new_scratch(directory: Path) -> tuple[Path, int]:
+    """A directory for this session's files, and the descriptor that locks it. Those of sessions that ended
+    without tidying up, whose lock nobody holds, are removed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)  # held for a moment only, by whoever starts or looks
+        for old in directory.glob("session-*"):
+            _remove_if_left(old)
+        scratch = Path(mkdtemp(prefix="session-", dir=directory))
+        lock = os.open(scratch / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    return scratch, lock
+
+
+def _remove_if_left(scratch: Path) -> None:
+    try:
+        lock = os.open(scratch / "lock", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(lock)
+    except BlockingIOError:
+        return
+    except FileNotFoundError:
+        pass
+    shutil.rmtree(scratch, ignore_errors=True)

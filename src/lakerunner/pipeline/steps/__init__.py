@@ -1,0 +1,1 @@
+"""Arrow in, Arrow out: what happens to rows between reading and writing."""

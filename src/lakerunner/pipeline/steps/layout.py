@@ -1,0 +1,152 @@
+"""One segment's columns: decided once for the whole segment, then built for one run of rows after the other.
+
+Comes in: Rows and the row numbers of the segment in their order. Goes out: its Arrow schema and, for any run of these
+rows, a record batch of it. The columns are those of the signal, then the shredded attributes sorted by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.model.segment import Column as SegmentColumn
+from lakerunner.model.signal import OVERFLOW, SCOPES, Scope, SignalSpec
+from lakerunner.pipeline.read.rows import Attached, Coded, Column, Rows, Texts
+from lakerunner.pipeline.steps.shred import (
+    COLUMN_TYPES,
+    TEXTUAL,
+    Plan,
+    map_array,
+    owned_columns,
+    place,
+    plan_columns,
+)
+from lakerunner.pipeline.steps.take import Slices, share_of_distinct, slices_array, slices_of, take
+
+# An attribute of the rows themselves that fewer of them have than one in this many stays in the map.
+RARE = 200
+# Texts are dictionary-encoded unless more than this share of a sample of rows are different ones.
+MOST_DISTINCT = 0.7
+SAMPLE_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class OwnedMap:
+    """The map of row r is maps[place[owner[r]]]."""
+
+    maps: pa.Array
+    place: Any
+    owner: Any
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`columns` and `maps` are what is ready for any run: what a row has from itself, its resource or its scope. The
+    attributes of the rows themselves (`own`) are placed run by run."""
+
+    rows: Rows
+    schema: pa.Schema
+    shredded: tuple[SegmentColumn, ...]
+    columns: Mapping[str, Column]
+    maps: Mapping[str, OwnedMap]
+    plans: Mapping[Scope, Plan]
+
+
+def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
+    """The layout of the segment that these rows are."""
+    columns: dict[str, Column] = {name: rows.columns[name] for name in spec.schema.names if name in rows.columns}
+    maps: dict[str, OwnedMap] = {}
+    plans: dict[Scope, Plan] = {}
+    for scope in SCOPES:
+        attached = rows.attached[scope.map_column]
+        if attached.owner is None:
+            once = np.ones(len(order), np.int64)
+            plans[scope] = plan_columns(attached, rows.data, order, once, -(-len(order) // RARE))
+            continue
+        rows_of = np.bincount(attached.owner[order], minlength=len(attached.first) - 1)
+        owners = np.flatnonzero(rows_of)
+        plans[scope] = plan = plan_columns(attached, rows.data, owners, rows_of[owners], 1)
+        placed = place(attached, plan, owners)
+        named = zip(plan.keys, owned_columns(attached, placed, rows.data, owners), strict=True)
+        columns |= {scope.prefix + key: column for key, column in named}
+        if len(placed.rest):
+            position = np.zeros(len(rows_of), np.int64)
+            position[owners] = np.arange(len(owners))
+            maps[scope.map_column] = OwnedMap(map_array(attached, placed, rows.data), position, attached.owner)
+    shredded = tuple(
+        SegmentColumn(scope.prefix + key, COLUMN_TYPES[kind][0])
+        for scope, plan in plans.items()
+        for key, kind in zip(plan.keys, plan.kinds.tolist(), strict=True)
+    )
+    schema = _schema(rows, order, spec, columns, plans)
+    return Layout(rows, schema, shredded, columns, maps, plans)
+
+
+def batch_of(layout: Layout, order: Any) -> pa.RecordBatch:
+    """These rows of the segment, in this order."""
+    rows = layout.rows
+    slices: dict[str, Slices] = {}
+    arrays: dict[str, pa.Array] = {}
+    for scope, plan in layout.plans.items():
+        attached = rows.attached[scope.map_column]
+        if attached.owner is None:
+            placed = place(attached, plan, order)
+            slices |= {scope.prefix + key: column for key, column in zip(plan.keys, placed.columns, strict=True)}
+            arrays[scope.map_column] = map_array(attached, placed, rows.data)
+        elif scope.map_column in layout.maps:
+            owned = layout.maps[scope.map_column]
+            arrays[scope.map_column] = owned.maps.take(pa.array(owned.place[owned.owner[order]]))
+        else:
+            arrays[scope.map_column] = _empty_maps(len(order))
+    for field in layout.schema:
+        if field.name in layout.columns:
+            arrays[field.name] = take(layout.columns[field.name], rows.data, order, field.type)
+        elif field.name in slices:
+            arrays[field.name] = slices_array(slices[field.name], rows.data, field.type)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in layout.schema.names], schema=layout.schema)
+
+
+def _empty_maps(count: int) -> pa.Array:
+    nothing = pa.array([], pa.string())
+    return pa.MapArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), nothing, nothing).cast(OVERFLOW)
+
+
+def _schema(
+    rows: Rows, order: Any, spec: SignalSpec, columns: Mapping[str, Column], plans: Mapping[Scope, Plan]
+) -> pa.Schema:
+    """The signal's fields, then the shredded ones; texts of which there are few different ones as dictionaries."""
+    sample = order[:: -(-len(order) // SAMPLE_ROWS)]
+    fields = []
+    for field in spec.schema:
+        column = columns.get(field.name)
+        few = isinstance(column, Coded) or (
+            isinstance(column, Texts) and share_of_distinct(slices_of(column, sample), rows.data) <= MOST_DISTINCT
+        )
+        fields.append(field.with_type(_coded(field.type)) if few else field)
+    for scope, plan in plans.items():
+        attached = rows.attached[scope.map_column]
+        types = _own_types(attached, plan, rows.data, sample) if attached.owner is None else _owned_types(plan)
+        fields += [pa.field(scope.prefix + key, kind) for key, kind in zip(plan.keys, types, strict=True)]
+    return pa.schema(fields)
+
+
+def _own_types(attached: Attached, plan: Plan, data: Any, sample: Any) -> list[pa.DataType]:
+    types = []
+    for slices in place(attached, plan, sample).columns:
+        kind = COLUMN_TYPES[slices.kind][1]
+        few = slices.kind in TEXTUAL and share_of_distinct(slices, data) <= MOST_DISTINCT
+        types.append(_coded(kind) if few else kind)
+    return types
+
+
+def _owned_types(plan: Plan) -> list[pa.DataType]:
+    types = ((kind, COLUMN_TYPES[kind][1]) for kind in plan.kinds.tolist())
+    return [_coded(of) if kind in TEXTUAL else of for kind, of in types]
+
+
+def _coded(kind: pa.DataType) -> pa.DataType:
+    return pa.dictionary(pa.int32(), kind)

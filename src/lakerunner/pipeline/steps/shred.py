@@ -1,0 +1,164 @@
+"""Attributes into columns: which keys of a segment get one, and where the values for them stand.
+
+Comes in: the attributes of one scope and which of their owners have rows in the segment. Goes out: a `Plan` for the segment
+and, for a run of owners, the slices of each column and what is left for the map column. A value is in exactly one of both.
+Only the first of several equal keys of an owner may go to a column, so the order among them is kept.
+The rules are those of docs/formats/attributes.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from lakerunner.model.signal import OVERFLOW
+from lakerunner.pipeline.read.names import Names
+from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers
+from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
+from lakerunner.pipeline.steps.json_text import stack
+from lakerunner.pipeline.steps.take import Slices, code_slices, numbers_of, slices_array, take_json, texts_array
+
+MAX_COLUMNS = 256
+MAX_KEY_BYTES = 256
+
+# What a column of each kind is called in Segment.columns, and its type in the file.
+COLUMN_TYPES = {
+    STRING: ("string", pa.string()),
+    BOOL: ("bool", pa.bool_()),
+    INT: ("int64", pa.int64()),
+    DOUBLE: ("double", pa.float64()),
+    ARRAY: ("json", pa.string()),
+    KVLIST: ("json", pa.string()),
+    BYTES: ("bytes", pa.binary()),
+}
+TEXTUAL = (STRING, ARRAY, KVLIST, BYTES)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Column i holds the values of kind `kinds[i]` of key `keys[i]`; keys are sorted. `slot` gives the column of each
+    interned key, or -1. `present` numbers the keys that occur in the segment at all."""
+
+    keys: tuple[str, ...]
+    kinds: Any
+    slot: Any
+    present: Any
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Some owners' values: the slices of each column of the plan, and the numbers of those that the map gets, which for
+    owner j of these are rest[rest_first[j]:rest_first[j + 1]]."""
+
+    columns: tuple[Slices, ...]
+    rest: Any
+    rest_first: Any
+
+
+def plan_columns(attached: Attached, data: Any, owners: Any, rows_of: Any, least_rows: int) -> Plan:
+    """The columns for these owners, which have `rows_of` rows each; a key needs `least_rows` rows to get one."""
+    known = int(attached.keys.count[0])
+    counts = _count_kinds(attached.values, attached.first, owners, rows_of, known)
+    rows, best = counts.sum(axis=1), counts[:, 1:].argmax(axis=1) + 1
+    frequent = np.flatnonzero((rows >= least_rows) & (counts[np.arange(known), best] > 0))
+    chosen = _choose(attached.keys, data, frequent, rows)
+    numbers = np.array([number for _, number in chosen], np.int64)
+    slot = np.full(known, -1, np.int32)
+    slot[numbers] = np.arange(len(numbers), dtype=np.int32)
+    return Plan(tuple(key for key, _ in chosen), best[numbers], slot, np.flatnonzero(rows))
+
+
+def _choose(keys: Names, data: Any, frequent: Any, rows: Any) -> list[tuple[str, int]]:
+    """(key, number) of the most frequent of these keys, sorted by key. Left out are keys that a column name cannot carry:
+    too long, with a NUL, or equal but for case to a more frequent one, which SQL engines would take for the same."""
+    ranked = []
+    for number in frequent.tolist():
+        name = keys.list[number + 1]
+        ranked.append((-int(rows[number]), data[name["at"] : name["at"] + name["size"]].tobytes(), number))
+    chosen: dict[str, tuple[str, int]] = {}
+    for _, name, number in sorted(ranked):
+        key = name.decode()
+        if len(name) <= MAX_KEY_BYTES and "\0" not in key:
+            chosen.setdefault(key.casefold(), (key, number))
+        if len(chosen) == MAX_COLUMNS:
+            break
+    return sorted(chosen.values())
+
+
+def place(attached: Attached, plan: Plan, owners: Any) -> Placed:
+    """The values of these owners, in their order."""
+    at, size, rest, rest_first = _place(attached.values, attached.first, owners, plan.slot, plan.kinds)
+    kinds = plan.kinds.tolist()
+    return Placed(tuple(Slices(kind, at[i], size[i]) for i, kind in enumerate(kinds)), rest, rest_first)
+
+
+def map_array(attached: Attached, placed: Placed, data: Any) -> pa.Array:
+    """The map column of the placed owners: typed JSON by key."""
+    values = attached.values[placed.rest]
+    names = attached.keys.list[values["key"] + 1]
+    keys = slices_array(Slices(STRING, names["at"], names["size"]), data, pa.string())
+    texts = texts_array(take_json(data, values["kind"], values["at"], values["size"], stack()), pa.string())
+    return pa.MapArray.from_arrays(pa.array(placed.rest_first), keys, texts).cast(OVERFLOW)
+
+
+def owned_columns(attached: Attached, placed: Placed, data: Any, owners: Any) -> list[Column]:
+    """The columns of the placed owners as Columns of rows, by way of the owner of each row."""
+    everyone = len(attached.first) - 1
+    columns: list[Column] = []
+    for slices in placed.columns:
+        if slices.kind in TEXTUAL:
+            codes = np.full(everyone, -1, np.int32)
+            codes[owners], values = code_slices(slices, data, COLUMN_TYPES[slices.kind][1])
+            columns.append(Coded(codes, values, attached.owner))
+        else:
+            values = numbers_of(slices, data)
+            spread, valid = np.zeros(everyone, values.dtype), np.zeros(everyone, np.bool_)
+            spread[owners], valid[owners] = values, slices.at >= 0
+            columns.append(Numbers(spread, valid, attached.owner))
+    return columns
+
+
+@njit(cache=True)
+def _count_kinds(values: Any, first: Any, owners: Any, rows_of: Any, known: Any) -> Any:
+    """Rows per key and kind, counting the first of several equal keys of an owner."""
+    counts = np.zeros((known, 8), np.int64)
+    seen = np.full(known, -1, np.int32)
+    for place in range(len(owners)):
+        owner = owners[place]
+        for index in range(first[owner], first[owner + 1]):
+            value = values[index]
+            if seen[value.key] != place:
+                seen[value.key] = place
+                counts[value.key, value.kind] += rows_of[place]
+    return counts
+
+
+@njit(cache=True)
+def _place(values: Any, first: Any, owners: Any, slot: Any, kinds: Any) -> Any:
+    """(at, size) by column and owner, the rest, and where each owner's rest starts."""
+    count = len(owners)
+    at = np.full((len(kinds), count), -1, np.int32)
+    size = np.zeros((len(kinds), count), np.int32)
+    seen = np.full(len(slot), -1, np.int32)
+    total = 0
+    for place in range(count):
+        total += first[owners[place] + 1] - first[owners[place]]
+    rest, rest_first = np.empty(total, np.int32), np.empty(count + 1, np.int32)
+    left = 0
+    for place in range(count):
+        rest_first[place] = left
+        for index in range(first[owners[place]], first[owners[place] + 1]):
+            value = values[index]
+            column = slot[value.key]
+            if column >= 0 and seen[value.key] != place and value.kind == kinds[column]:
+                at[column, place], size[column, place] = value.at, value.size
+            else:
+                rest[left] = index
+                left += 1
+            seen[value.key] = place
+    rest_first[count] = left
+    return at, size, rest[:left], rest_first

@@ -1,0 +1,190 @@
+"""Chosen rows of a column, in a chosen order, as an Arrow array: the one place where values are copied.
+
+Comes in: slices of the input, (at, size) per row with at < 0 for null, or a whole Column of Rows and row numbers. Goes out:
+an array of the wanted type, a dictionary array where that type says so. The same rows give the same buffers, bit for bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from lakerunner.pipeline.read.memory import PADDING, copy
+from lakerunner.pipeline.read.names import names_for, number_all
+from lakerunner.pipeline.read.rows import Coded, Column, Json, Numbers, Texts
+from lakerunner.pipeline.read.walk import ABSENT, ARRAY, BOOL, DOUBLE, INT, KVLIST
+from lakerunner.pipeline.read.wire import read_varint
+from lakerunner.pipeline.steps.json_text import double_bits, put_value, room, stack
+
+
+class Slices(NamedTuple):
+    """Where the payload of each row's value stands; `kind` is that of all of them (walk.STRING and so on)."""
+
+    kind: int
+    at: Any
+    size: Any
+
+
+def take(column: Column, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
+    """The rows `order` of this column as an array of type `kind`."""
+    match column:
+        case Numbers(values, valid, owner):
+            rows = order if owner is None else owner[order]
+            return numbers_array(values[rows], None if valid is None else valid[rows], kind)
+        case Coded(codes, values, owner):
+            return coded_array(codes[order if owner is None else owner[order]], values)
+        case Texts():
+            return slices_array(slices_of(column, order), data, kind)
+        case Json(values):
+            chosen = values[order]
+            if (chosen["kind"] == ABSENT).all():
+                return pa.nulls(len(order), kind)
+            at = np.where(chosen["kind"] == ABSENT, np.int32(-1), chosen["at"])
+            return texts_array(take_json(data, chosen["kind"], at, chosen["size"], stack()), kind)
+
+
+def slices_of(column: Texts, order: Any) -> Slices:
+    at, size = column.at[order], column.size[order]
+    return Slices(column.kind, np.where(size == 0, np.int32(-1), at) if column.empty_is_null else at, size)
+
+
+def slices_array(slices: Slices, data: Any, kind: pa.DataType) -> pa.Array:
+    """The values of these slices as an array of type `kind`."""
+    if slices.kind in (INT, DOUBLE, BOOL):
+        return numbers_array(numbers_of(slices, data), slices.at >= 0, kind)
+    if pa.types.is_dictionary(kind):
+        return coded_array(*code_slices(slices, data, kind.value_type))
+    if slices.kind in (ARRAY, KVLIST):
+        kinds = np.full(len(slices.at), slices.kind, np.int32)
+        return texts_array(take_json(data, kinds, slices.at, slices.size, stack()), kind)
+    return texts_array(_take_texts(data, slices.at, slices.size), kind)
+
+
+def numbers_of(slices: Slices, data: Any) -> Any:
+    """The int64, float64 or bool values of these slices; whatever where there is none."""
+    if slices.kind == DOUBLE:
+        return _take_doubles(data, slices.at)
+    values = _take_ints(data, slices.at)
+    return values != 0 if slices.kind == BOOL else values
+
+
+def code_slices(slices: Slices, data: Any, kind: pa.DataType) -> tuple[Any, pa.Array]:
+    """(codes, different values) of text, bytes or JSON; -1 is null."""
+    names = names_for(len(slices.at))
+    codes = number_all(data, slices.at, slices.size, names)
+    known = names.list[1 : int(names.count[0]) + 1]
+    distinct = Slices(slices.kind, np.ascontiguousarray(known["at"]), np.ascontiguousarray(known["size"]))
+    return codes, slices_array(distinct, data, kind)
+
+
+def share_of_distinct(slices: Slices, data: Any) -> float:
+    """How many of these texts are different ones: 0.0 (none are there) to 1.0."""
+    names = names_for(len(slices.at))
+    present = int((number_all(data, slices.at, slices.size, names) >= 0).sum())
+    return int(names.count[0]) / present if present else 0.0
+
+
+def numbers_array(values: Any, valid: Any, kind: pa.DataType) -> pa.Array:
+    mask = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    body = np.packbits(values, bitorder="little") if kind == pa.bool_() else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(values), [mask, pa.py_buffer(body)])
+
+
+def texts_array(parts: tuple[Any, Any, Any], kind: pa.DataType) -> pa.Array:
+    """From offsets, bytes and validity bits."""
+    offsets, out, bits = parts
+    buffers = [pa.py_buffer(bits), pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)
+
+
+def coded_array(codes: Any, values: pa.Array) -> pa.Array:
+    """A dictionary array that holds only the values that occur, in the order of first sight."""
+    compact, used = _compact(codes, len(values))
+    valid = compact >= 0
+    mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    indices = pa.Array.from_buffers(pa.int32(), len(compact), [mask, pa.py_buffer(compact)])
+    return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(used)))
+
+
+@njit(cache=True)
+def _compact(codes: Any, count: Any) -> Any:
+    """(codes among the values that occur, the values that occur)."""
+    number = np.full(count, -1, np.int32)
+    used = np.empty(count, np.int32)
+    fresh = 0
+    out = np.empty(len(codes), np.int32)
+    for row in range(len(codes)):
+        code = codes[row]
+        if code < 0:
+            out[row] = -1
+            continue
+        if number[code] < 0:
+            number[code] = fresh
+            used[fresh] = code
+            fresh += 1
+        out[row] = number[code]
+    return out, used[:fresh]
+
+
+@njit(cache=True)
+def _take_ints(data: Any, at: Any) -> Any:
+    out = np.zeros(len(at), np.int64)
+    for row in range(len(at)):
+        if at[row] >= 0:
+            number, _ = read_varint(data, np.int64(at[row]))
+            out[row] = np.int64(number)
+    return out
+
+
+@njit(cache=True)
+def _take_doubles(data: Any, at: Any) -> Any:
+    out = np.zeros(len(at), np.uint64)
+    for row in range(len(at)):
+        if at[row] >= 0:
+            out[row] = double_bits(data, np.int64(at[row]))
+    return out.view(np.float64)
+
+
+@njit(cache=True)
+def _take_texts(data: Any, at: Any, size: Any) -> Any:
+    """(offsets, bytes, validity bits)."""
+    count = len(at)
+    offsets = np.empty(count + 1, np.int32)
+    bits = np.zeros((count + 7) // 8, np.uint8)
+    total = 0
+    for row in range(count):
+        offsets[row] = total
+        if at[row] >= 0:
+            bits[row >> 3] |= np.uint8(1 << (row & 7))
+            total += size[row]
+    offsets[count] = total
+    out = np.empty(total + PADDING, np.uint8)
+    for row in range(count):
+        start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        copy(data, np.int64(at[row]), end - start, out, start)
+    return offsets, out[:total], bits
+
+
+@njit(cache=True)
+def take_json(data: Any, kind: Any, at: Any, size: Any, levels: Any) -> Any:
+    """(offsets, bytes, validity bits) of the typed JSON of these values; `levels` comes from json_text.stack."""
+    count = len(at)
+    offsets = np.empty(count + 1, np.int32)
+    bits = np.zeros((count + 7) // 8, np.uint8)
+    most = 0
+    for row in range(count):
+        if at[row] >= 0:
+            most += room(np.int64(size[row]))
+    out = np.empty(most, np.uint8)
+    end = 0
+    for row in range(count):
+        offsets[row] = end
+        if at[row] >= 0:
+            bits[row >> 3] |= np.uint8(1 << (row & 7))
+            value = (np.int64(kind[row]), np.int64(at[row]), np.int64(size[row]))
+            end = put_value(data, value, out, end, levels)
+    offsets[count] = end
+    return offsets, out[:end], bits

@@ -1,0 +1,1 @@
+"""Plans to answers, on DuckDB. The only importer of DuckDB."""

