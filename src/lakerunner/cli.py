@@ -13,18 +13,12 @@ from lakerunner.model.errors import LakerunnerError
 from lakerunner.settings import Settings, describe, load_settings
 
 EPILOG = "Settings come from LAKERUNNER_* variables and LAKERUNNER_CONFIG; `lakerunner settings` lists them."
-_home = click.option(
-    "--home", type=click.Path(path_type=Path), help="Where the embedded parts keep their state."
-)
+_home = click.option("--home", type=click.Path(path_type=Path), help="Where the embedded parts keep their state.")
 _listen = click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP API; port 0: a free one.")
-_store = click.option(
-    "--store", metavar="URL", help="Object store: file, s3, gs or az URL; default HOME/store."
-)
+_store = click.option("--store", metavar="URL", help="Object store: file, s3, gs or az URL; default HOME/store.")
 
 
-@click.group(
-    epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="lakerunner")
 def cli() -> None:
     """Lakerunner: a telemetry lake.
@@ -183,6 +177,79 @@ def objects(
         click.echo(f"{client.retry()} objects go again")
     else:
         print_objects(client.objects(state, limit), form)
+
+
+@cli.group()
+def orgs() -> None:
+    """Organizations: who owns telemetry. Raw objects name one by id or name: otel-raw/{org}/..."""
+
+
+@orgs.command("create")
+@click.argument("name")
+@click.option("--id", "id_", help="Its UUID, where it has one already; else a new one.")
+@_home
+def create_org(name: str, id_: str | None, home: Path | None) -> None:
+    """Make an organization known."""
+    from lakerunner.services.admin import administered, create_organization
+
+    with administered(_settings({"home": home})) as index:
+        click.echo(create_organization(index, name, id_).id)
+
+
+@orgs.command("list")
+@_home
+def list_orgs(home: Path | None) -> None:
+    """Id and name of every organization."""
+    from lakerunner.services.admin import administered
+
+    with administered(_settings({"home": home})) as index:
+        for one in index.organizations.all():
+            click.echo(f"{one.id}  {one.name}")
+
+
+@cli.group()
+def keys() -> None:
+    """API keys: each opens the API for one organization. Only their hashes are kept."""
+
+
+_org = click.option("--org", default="default", show_default=True, help="The organization, by id or name.")
+
+
+@keys.command("create")
+@click.argument("name")
+@_org
+@_home
+def create_key(name: str, org: str, home: Path | None) -> None:
+    """Make a key and print it: this is the only time it is shown."""
+    from lakerunner.services.admin import administered, organization
+
+    with administered(_settings({"home": home})) as index:
+        click.echo(index.keys.create(organization(index, org).id, name))
+
+
+@keys.command("list")
+@_org
+@_home
+def list_keys(org: str, home: Path | None) -> None:
+    """Names of the keys, and when they were made and revoked."""
+    from lakerunner.services.admin import administered, organization
+
+    with administered(_settings({"home": home})) as index:
+        for key in index.keys.list(organization(index, org).id):
+            revoked = f"  revoked {key.revoked_at:%Y-%m-%d %H:%M}" if key.revoked_at else ""
+            click.echo(f"{key.name}  made {key.created_at:%Y-%m-%d %H:%M}{revoked}")
+
+
+@keys.command("revoke")
+@click.argument("name")
+@_org
+@_home
+def revoke_key(name: str, org: str, home: Path | None) -> None:
+    """End a key. Requests that show it are refused from now on."""
+    from lakerunner.services.admin import administered, organization
+
+    with administered(_settings({"home": home})) as index:
+        index.keys.revoke(organization(index, org).id, name)
 
 
 @cli.command("settings")

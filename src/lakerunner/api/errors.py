@@ -6,26 +6,55 @@ Anything outside the tree is a bug: it is logged with its trace and the client g
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+from lakerunner.model.errors import (
+    Absent,
+    Conflict,
+    Corrupt,
+    LakerunnerError,
+    NotAllowed,
+    NotAuthenticated,
+    NotFound,
+    Position,
+    TooLarge,
+    Unavailable,
+    UserError,
+)
 
 RETRY_SECONDS = 2
 _logger = logging.getLogger("lakerunner.api")
 
 
+KINDS: dict[str, type[LakerunnerError]] = {
+    kind.__name__: kind
+    for kind in (UserError, NotAuthenticated, NotAllowed, NotFound, TooLarge, Unavailable, Corrupt, Absent, Conflict)
+}
+
+
 def error_body(error: BaseException) -> dict[str, object]:
-    """`{"message": ..., "position": {...}}`, the same in every format."""
+    """`{"kind": ..., "message": ..., "position": {...}}`, the same in every format."""
+    kind = type(error).__name__
     if isinstance(error, UserError):
         position = error.position
         where = {"position": {"line": position.line, "column": position.column}} if position else {}
-        return {"message": error.message, **where}
+        return {"kind": kind, "message": error.message, **where}
     if isinstance(error, LakerunnerError):
-        return {"message": str(error)}
-    return {"message": "an internal error; the server's log has the details"}
+        return {"kind": kind, "message": str(error)}
+    return {"kind": "InternalError", "message": "an internal error; the server's log has the details"}
+
+
+def error_from(body: dict[str, Any]) -> LakerunnerError:
+    """The error that a body of ours stands for; one of no kind we know may pass, so it is Unavailable."""
+    kind = KINDS.get(body.get("kind", ""), Unavailable)
+    message, position = str(body["message"]), body.get("position")
+    if issubclass(kind, UserError):
+        return kind(message, Position(position["line"], position["column"]) if position else None)
+    return kind(message)
 
 
 def on_lakerunner_error(_request: Request, error: Exception) -> Response:

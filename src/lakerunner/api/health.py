@@ -47,4 +47,5 @@ class Health:
         with self._lock:
             parts = {part: reason or "ok" for part, reason in sorted(self._parts.items())}
             status = "failed" if self._failed else "ok" if set(parts.values()) <= {"ok"} else "degraded"
-            return {"status": status, "parts": parts} | ({"failed": self._failed} if self._failed else {})
+            report: dict[str, object] = {"status": status, "parts": parts}
+            return report | {"failed": self._failed} if self._failed else report

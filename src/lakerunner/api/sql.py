@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import orjson
 import pyarrow as pa
 from anyio import to_thread
@@ -24,11 +26,11 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_json
 from lakerunner.api.errors import error_body
-from lakerunner.api.stream import Broken, Stream, in_thread, with_heartbeat
+from lakerunner.api.stream import Broken, Stream, in_thread, while_connected, with_heartbeat
 from lakerunner.model.errors import LakerunnerError, TooLarge, Unavailable, UserError
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Engine
-from lakerunner.query.rows import describe_columns, json_rows
+from lakerunner.query.rows import json_rows
 
 QUERY_MAX_BYTES = 1 << 20
 JSON_MAX_BYTES = 64 << 20
@@ -62,7 +64,13 @@ class SqlApi:
         except BaseException:
             self.slots.release()
             raise
-        return await send(answer, self._finish(answer))
+        close = _once(answer.close, self.slots.release, asyncio.get_running_loop())
+        try:
+            return await while_connected(request, send(answer, close))
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(close)
+            raise
 
     async def _take_slot(self) -> None:
         try:
@@ -72,33 +80,42 @@ class SqlApi:
                 f"no query could start within {QUEUE_SECONDS:.0f} s: too many run already (query_concurrency)"
             ) from None
 
-    def _finish(self, answer: Answer) -> Callable[[], None]:
-        def finish() -> None:
-            answer.close()
-            self.slots.release()
 
-        return finish
+def _once(
+    close: Callable[[], None], release: Callable[[], None], loop: asyncio.AbstractEventLoop
+) -> Callable[[], None]:
+    """Close the answer and give back its slot, from any thread, the first time this is called."""
+    left = iter([None])
+
+    def finish() -> None:
+        for _ in left:
+            close()
+            loop.call_soon_threadsafe(release)
+
+    return finish
 
 
-async def _json(answer: Answer, finish: Callable[[], None]) -> Response:
-    head = b'{"columns":' + orjson.dumps(describe_columns(answer.schema)) + b',"rows":['
+async def _json(answer: Answer, close: Callable[[], None]) -> Response:
     parts: list[bytes] = []
     size = 0
-    async for batch in in_thread(iter(answer), finish):
-        rows = json_rows(batch)
-        size += sum(map(len, rows)) + len(rows)
-        if size > JSON_MAX_BYTES:
-            raise TooLarge(
-                f"the answer is larger than {JSON_MAX_BYTES} bytes as JSON: add a LIMIT, or stream it with "
-                "`Accept: application/x-ndjson`"
-            )
-        parts.extend(rows)
+    async with aclosing(in_thread(iter(answer))) as batches:
+        async for batch in batches:
+            rows = list(json_rows(batch))
+            size += sum(map(len, rows)) + len(rows)
+            if size > JSON_MAX_BYTES:
+                raise TooLarge(
+                    f"the answer is larger than {JSON_MAX_BYTES} bytes as JSON: add a LIMIT, or stream it with "
+                    "`Accept: application/x-ndjson`"
+                )
+            parts.extend(rows)
+    head = b'{"columns":' + orjson.dumps(_columns(answer.schema)) + b',"rows":['
     tail = b'],"row_count":%d}' % len(parts)
+    await to_thread.run_sync(close)
     return Response(head + b",".join(parts) + tail, media_type="application/json")
 
 
-async def _ndjson(answer: Answer, finish: Callable[[], None]) -> Response:
-    batches = in_thread(iter(answer), finish)
+async def _ndjson(answer: Answer, close: Callable[[], None]) -> Response:
+    batches = in_thread(iter(answer))
     first = await anext(batches, None)  # so that a query that fails at once gets its status
 
     async def lines() -> AsyncGenerator[bytes]:
@@ -111,18 +128,17 @@ async def _ndjson(answer: Answer, finish: Callable[[], None]) -> Response:
             _log_bug(error)
             yield orjson.dumps({"error": error_body(error)}) + b"\n"
             raise Broken from error
-        finally:
-            await batches.aclose()
 
-    return Stream(lines(), "application/x-ndjson")
+    return Stream(lines(), "application/x-ndjson", close)
 
 
-async def _sse(answer: Answer, finish: Callable[[], None]) -> Response:
+async def _sse(answer: Answer, close: Callable[[], None]) -> Response:
     async def events() -> AsyncGenerator[bytes]:
         rows = 0
-        yield _event({"type": "schema", "columns": describe_columns(answer.schema)})
         try:
-            async for batch in in_thread(iter(answer), finish):
+            schema = await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True)
+            yield _event({"type": "schema", "columns": _columns(schema)})
+            async for batch in in_thread(iter(answer)):
                 rows += batch.num_rows
                 yield b"".join(b'data: {"type":"result","data":' + row + b"}\n\n" for row in json_rows(batch))
         except Exception as error:  # noqa: BLE001 - reported to the client, and logged where it is a bug
@@ -131,7 +147,8 @@ async def _sse(answer: Answer, finish: Callable[[], None]) -> Response:
             return
         yield _event({"type": "done", "complete": True, "row_count": rows})
 
-    return Stream(with_heartbeat(events(), _event({"type": "heartbeat"}), HEARTBEAT_SECONDS), "text/event-stream")
+    beating = with_heartbeat(events(), _event({"type": "heartbeat"}), HEARTBEAT_SECONDS)
+    return Stream(beating, "text/event-stream", close)
 
 
 Format = Callable[[Answer, Callable[[], None]], Awaitable[Response]]
@@ -150,6 +167,10 @@ def _format_for(accept: str) -> Format:
         if name in ("*/*", "application/*", ""):
             return _json
     raise HTTPException(406, f"Accept {accept!r} is not served here: ask for {', '.join(FORMATS)}")
+
+
+def _columns(schema: pa.Schema) -> list[dict[str, str]]:
+    return [{"name": field.name, "type": str(field.type)} for field in schema]
 
 
 def _lines(batch: pa.RecordBatch) -> bytes:

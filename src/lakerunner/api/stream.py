@@ -1,17 +1,19 @@
 """Streams to clients: chunks as they come, and an end to the work as soon as the client leaves.
 
 Starlette's own StreamingResponse learns that a client has gone only at its next send, and does not close a generator
-then; a query that yields nothing for minutes would run on. Here a watcher cancels the stream, which closes its source.
+then; a query that yields nothing for minutes would run on. Here a watcher cancels the stream, and what it held is
+closed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import TypeVar
 
 import anyio
 from anyio import to_thread
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -24,12 +26,13 @@ class Broken(Exception):  # noqa: N818 - not an error of ours: it only cuts the 
 
 
 class Stream(Response):
-    """A chunked response. `source` is closed in every case."""
+    """A chunked response. `close`, which may block, is called in every case, once the source has ended."""
 
-    def __init__(self, source: AsyncGenerator[bytes], media_type: str) -> None:
+    def __init__(self, source: AsyncGenerator[bytes], media_type: str, close: Callable[[], None]) -> None:
         super().__init__(media_type=media_type, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self.source = source
+        self.close = close
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -40,6 +43,7 @@ class Stream(Response):
         finally:
             with anyio.CancelScope(shield=True):
                 await self.source.aclose()
+                await to_thread.run_sync(self.close)
 
     async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -56,22 +60,40 @@ class Stream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def in_thread(items: Iterator[T], close: Callable[[], None]) -> AsyncGenerator[T]:
-    """The items of a blocking iterator, each awaited in a thread; closed in every case, even while it blocks."""
-    try:
-        while True:
-            more, item = await to_thread.run_sync(_next, items, abandon_on_cancel=True)
-            if not more or item is None:
-                return
-            yield item
-    finally:
-        close()
+async def in_thread(items: Iterator[T]) -> AsyncGenerator[T]:
+    """The items of a blocking iterator, each awaited in a thread. Cancelled, it leaves the thread where it is: whoever
+    cancels closes what the iterator reads from."""
+    while True:
+        more, item = await to_thread.run_sync(_next, items, abandon_on_cancel=True)
+        if not more or item is None:
+            return
+        yield item
 
 
 def _next(items: Iterator[T]) -> tuple[bool, T | None]:
     for item in items:
         return True, item
     return False, None
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """The work's result; the work is cancelled, and ClientDisconnect raised, when the client leaves before."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.wait({working, leaving})
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def with_heartbeat(source: AsyncGenerator[bytes], beat: bytes, seconds: float) -> AsyncGenerator[bytes]:

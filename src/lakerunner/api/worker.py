@@ -46,21 +46,22 @@ class WorkerApi:
         if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), self.key):
             raise NotAuthenticated("this worker takes units only from a query-api with its worker_key")
         unit = WorkUnit.from_bytes(await read_body(request, UNIT_MAX_BYTES))
-        answer = await to_thread.run_sync(self.run, unit)
-        return Stream(_frames(answer), "application/vnd.lakerunner.frames")
+        answer = self.run(unit)
+        return Stream(_frames(answer), "application/vnd.lakerunner.frames", answer.close)
 
 
 async def _frames(answer: Answer) -> AsyncGenerator[bytes]:
     sink = _Sink()
-    writer = pa.ipc.new_stream(sink, answer.schema)
     try:
-        async for batch in in_thread(iter(answer), answer.close):
+        schema = await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True)
+        writer = pa.ipc.new_stream(sink, schema)
+        async for batch in in_thread(iter(answer)):
             writer.write_batch(batch)
             yield frame(b"A", sink.take())
     except Exception as error:
         if not isinstance(error, LakerunnerError):
             _logger.error("a unit failed", exc_info=error)
-        yield frame(b"E", orjson.dumps({"kind": type(error).__name__, **error_body(error)}))
+        yield frame(b"E", orjson.dumps(error_body(error)))
         return
     writer.close()
     yield frame(b"A", sink.take()) + frame(b"Z", b"")

@@ -9,15 +9,15 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import closing
 
 import httpx
 import orjson
 import pyarrow as pa
 
+from lakerunner.api.errors import error_from
 from lakerunner.api.worker import KEY_HEADER
-from lakerunner.model import errors
-from lakerunner.model.errors import LakerunnerError, Position, Unavailable, UserError
+from lakerunner.model.errors import Unavailable
 from lakerunner.model.fingerprint import digest64
 from lakerunner.query.answer import Answer
 from lakerunner.query.unit import WorkUnit
@@ -46,9 +46,8 @@ class RemoteWorkers:
                 continue
             if response.status_code == 200:
                 return _RemoteAnswer(response, url)
-            error = _error_of(orjson.loads(response.read())["error"], response.status_code)
-            response.close()
-            raise error
+            with closing(response):
+                raise error_from(orjson.loads(response.read())["error"])
         raise Unavailable(f"no query worker can be reached, the last one tried was {trouble}")
 
     def close(self) -> None:
@@ -59,26 +58,32 @@ class RemoteWorkers:
         return sorted(self._urls, key=lambda url: digest64(url, first))
 
 
-class _RemoteAnswer(Answer):
+class _RemoteAnswer:
+    """An Answer (query/answer.py) whose work is done elsewhere. Closing the response stops that work."""
+
     def __init__(self, response: httpx.Response, url: str) -> None:
         self._response = response
         self._frames = _Frames(response, url)
-        try:
-            self._reader = pa.ipc.open_stream(self._frames)
-        except BaseException:
-            response.close()
-            raise
-        self.schema = self._reader.schema
+        self._reader: pa.RecordBatchReader | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._open().schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._reader
+            yield from self._open()
             self._frames.expect_end()
         finally:
             self.close()
 
     def close(self) -> None:
         self._response.close()
+
+    def _open(self) -> pa.RecordBatchReader:
+        if self._reader is None:
+            self._reader = pa.ipc.open_stream(self._frames)
+        return self._reader
 
 
 class _Frames(io.RawIOBase):
@@ -113,7 +118,7 @@ class _Frames(io.RawIOBase):
         if kind == b"A":
             self._arrow += data
         elif kind == b"E":
-            raise _error_of(orjson.loads(data), 500)
+            raise error_from(orjson.loads(data))
         else:
             self._ended = True
 
@@ -126,15 +131,3 @@ class _Frames(io.RawIOBase):
         data = bytes(self._wire[:size])
         del self._wire[:size]
         return data
-
-
-def _error_of(body: dict[str, Any], status: int) -> LakerunnerError:
-    """The error as the worker raised it."""
-    kind = getattr(errors, str(body.get("kind")), None)
-    if kind is None:
-        kind = {400: UserError, 413: errors.TooLarge, 503: Unavailable}.get(status, Unavailable)
-    if not issubclass(kind, UserError):
-        made: LakerunnerError = kind(body["message"])
-        return made
-    position = body.get("position")
-    return kind(body["message"], Position(position["line"], position["column"]) if position else None)

@@ -142,7 +142,9 @@ def _told(error: psycopg.Error | UnicodeEncodeError, address: str) -> Lakerunner
     where = f"PostgreSQL at {address}"
     match error:
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
-            return Unavailable(f"{where} has not the tables of this version: run `lakerunner migrate`")
+            return Unavailable(
+                f"{where} has not the tables of this version: a service of this version makes them when it starts"
+            )
         case errors.InsufficientPrivilege():
             return UserError(f"{where} does not let us: {_line(error)}")
         case errors.ForeignKeyViolation():

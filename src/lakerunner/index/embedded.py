@@ -70,6 +70,18 @@ class EmbeddedPostgres:
     ) -> None:
         self.stop()
 
+    @classmethod
+    def running(cls, directory: Path) -> str | None:
+        """The URL of the server that another process runs in this directory; None if there is none."""
+        server = cls(directory)
+        try:
+            if not server._is_running():
+                return None
+            port = (server._data / "postmaster.pid").read_text().split("\n")[3]
+            return server._address(server._password.read_text(), int(port))
+        except (FileNotFoundError, IndexError, ValueError):  # it is starting or stopping
+            return None
+
     def start(self) -> str:
         """The URL. UserError if another process has the directory, or it cannot be used; Unavailable if the
         server does not come up. Starting twice is fine."""
@@ -91,7 +103,7 @@ class EmbeddedPostgres:
         except BaseException:
             self.stop()
             raise
-        self._url = f"postgresql://{_USER}:{password}@127.0.0.1:{port}/postgres"
+        self._url = self._address(password, port)
         return self._url
 
     def stop(self) -> None:
@@ -103,6 +115,10 @@ class EmbeddedPostgres:
             self._stop_server(self._account)
         self._url = ""
         self._release_lock()
+
+    @staticmethod
+    def _address(password: str, port: int) -> str:
+        return f"postgresql://{_USER}:{password}@127.0.0.1:{port}/postgres"
 
     def _take_lock(self) -> None:
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)

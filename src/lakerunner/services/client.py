@@ -16,7 +16,9 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from lakerunner.model.errors import LakerunnerError, Position, Unavailable, UserError
+from lakerunner.api.errors import error_from
+from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+from lakerunner.services.home import ADDRESS
 from lakerunner.settings import Settings
 
 _TABLE_ROWS = 10_000
@@ -40,7 +42,7 @@ class Client:
     def find(cls, settings: Settings, url: str | None, key: str | None) -> Client:
         if url:
             return cls(url.rstrip("/"), key)
-        address = settings.home / "address"
+        address = settings.home / ADDRESS
         try:
             return cls(address.read_text().strip(), key)
         except FileNotFoundError:
@@ -93,7 +95,7 @@ def _rows(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if event["type"] == "result":
             yield event["data"]
         elif event["type"] == "error":
-            raise _error_of(event["error"], 400)
+            raise error_from(event["error"])
         elif event["type"] == "done":
             return
     raise Unavailable("the answer broke off before its end")
@@ -101,16 +103,9 @@ def _rows(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _error_in(response: httpx.Response) -> LakerunnerError:
     try:
-        return _error_of(orjson.loads(response.content)["error"], response.status_code)
+        return error_from(orjson.loads(response.content)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return Unavailable(f"the API answered {response.status_code} without saying why")
-
-
-def _error_of(body: dict[str, Any], status: int) -> LakerunnerError:
-    if status >= 500:
-        return Unavailable(body["message"])
-    position = body.get("position")
-    return UserError(body["message"], Position(position["line"], position["column"]) if position else None)
 
 
 def print_answer(answer: Rows, form: str) -> None:

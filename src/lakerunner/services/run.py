@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from lakerunner.objects.open import open_store
+from lakerunner.services.home import Home
 from lakerunner.services.parts import Parts, Say, open_parts, store_address
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
-ADDRESS_FILE = "address"
-UP = ("query-api", "pubsub", "boxer", "ingest")
+UP = ("ingest", "boxer", "query-api", "pubsub")  # doors open last, when all behind them is ready, and close first
 
 
 def run_parts(
@@ -21,11 +21,12 @@ def run_parts(
     """Run these parts as one process until a signal; the exit code. `then` is called once all is up, with the
     base URL; when it returns the process stops, with exit code 1 if it returned False."""
     with _running("up" if len(names) > 1 else names[0]) as (runtime, code):
+        home = _home(settings, runtime) if "query-api" in names else None
         parts = open_parts(settings, runtime, say)
         routes: Routes = [route for name in names for route in PARTS[name](parts, say)]
         url = serve(settings, runtime, routes).url
-        if "query-api" in names:
-            _write_address(settings, runtime, url)
+        if home:
+            home.announce(url)
         runtime.log.info("ready", url=url)
         say(f"ready at {url}")
         if then is None:
@@ -57,11 +58,7 @@ def _running(name: str) -> Iterator[tuple[Runtime, list[int]]]:
         code.append(runtime.shut_down())
 
 
-def _write_address(settings: Settings, runtime: Runtime, url: str) -> None:
-    """Last of all, so that whoever finds the file finds everything up."""
-    settings.home.mkdir(parents=True, exist_ok=True)
-    address = settings.home / ADDRESS_FILE
-    draft = address.with_suffix(".new")
-    draft.write_text(url + "\n")
-    draft.replace(address)
-    runtime.defer("address", lambda: address.unlink(missing_ok=True))
+def _home(settings: Settings, runtime: Runtime) -> Home:
+    home = Home(settings.home)
+    runtime.defer("home", home.close)
+    return home

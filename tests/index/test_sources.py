@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from index_values import ACME, OTHER, arrival, at_once, outbox_size, source
+
+from lakerunner.index.commit import Commit
+from lakerunner.index.index import Index
+from lakerunner.model.errors import Corrupt, NotFound
+from lakerunner.model.source import SourceState
+
+SEEN, DONE, FAILED = SourceState.SEEN, SourceState.DONE, SourceState.FAILED
+
+
+def test_ten_announcements_ask_once(index: Index) -> None:
+    arrivals = [arrival(source(n)) for n in range(20)]
+    assert [index.sources.announce(arrivals) for _ in range(10)] == [20] + [0] * 9
+    assert outbox_size(index) == 20
+    assert index.sources.counts() == {SEEN: 20, DONE: 0, FAILED: 0}
+
+
+def test_an_identity_twice_in_one_batch_asks_once_with_its_first_message(index: Index) -> None:
+    first, second = arrival(source(1)), arrival(source(1, modified_ns=5))
+    assert index.sources.announce([first, second, first]) == 1
+    said: list[tuple[str, bytes]] = []
+    index.outbox.relay(said.extend)
+    assert said == [(first.topic, first.payload)]
+
+
+def test_an_object_written_again_is_another_identity(index: Index) -> None:
+    assert index.sources.announce([arrival(source(1))]) == 1
+    assert index.sources.announce([arrival(source(1, etag="changed"))]) == 1
+
+
+def test_eight_threads_announcing_the_same_hundred_ask_a_hundred_times(index: Index) -> None:
+    arrivals = [arrival(source(n)) for n in range(100)]
+    orders = [arrivals if thread % 2 else arrivals[::-1] for thread in range(8)]
+    results = at_once(lambda batch=batch: index.sources.announce(batch) for batch in orders)
+    assert sum(results) == 100
+    assert outbox_size(index) == 100
+
+
+def test_large_batches_in_any_order_do_not_deadlock(index: Index) -> None:
+    for round_ in range(3):
+        arrivals = [arrival(source(round_ * 10_000 + n)) for n in range(2000)]
+        orders = [arrivals, arrivals[::-1], arrivals[1000:] + arrivals[:1000], arrivals[::-1]]
+        assert sum(at_once(lambda batch=batch: index.sources.announce(batch) for batch in orders)) == 2000
+    assert outbox_size(index) == 6000
+
+
+def test_thousands_in_one_batch(index: Index) -> None:
+    assert index.sources.announce([arrival(source(n)) for n in range(5000)]) == 5000
+    found = [(source(n).key, source(n).size, source(n).modified_ns) for n in range(10_000)]
+    assert index.sources.unknown("lake", found) == found[5000:]
+
+
+def test_nothing_to_announce(index: Index) -> None:
+    assert index.sources.announce([]) == 0
+    assert index.sources.unknown("lake", []) == []
+    assert index.sources.states([]) == {}
+
+
+def test_an_unknown_organization_is_not_found_and_leaves_nothing(index: Index) -> None:
+    stranger = type(ACME)(uuid4(), "stranger")
+    with pytest.raises(NotFound, match="organization"):
+        index.sources.announce([arrival(source(1)), arrival(source(2), stranger)])
+    assert index.sources.counts()[SEEN] == 0
+    assert outbox_size(index) == 0
+
+
+def test_a_key_that_the_database_cannot_hold_is_corrupt(index: Index) -> None:
+    for key in ("otel-raw/a/b/nul\0", "otel-raw/a/b/\udcff"):
+        with pytest.raises(Corrupt, match="cannot hold"):
+            index.sources.announce([arrival(source(1, key=key))])
+
+
+def test_set_aside_takes_the_unknown_and_the_seen_and_leaves_the_done(index: Index) -> None:
+    index.sources.announce([arrival(source(1)), arrival(source(2))])
+    index.commit(Commit((), (source(2),), ()))
+    for n in (1, 2, 3):
+        index.sources.set_aside(source(n), f"reason {n}")
+    states = index.sources.states([source(n).identity for n in (1, 2, 3, 4)])
+    assert states == {source(1).identity: FAILED, source(2).identity: DONE, source(3).identity: FAILED}
+    index.sources.set_aside(source(1), "a later reason")
+    seen, new = sorted(index.sources.list(FAILED), key=lambda record: record.source)
+    assert (seen.source, seen.reason, seen.organization) == (source(1), "reason 1", ACME.id)
+    assert (new.source, new.reason, new.organization) == (source(3), "reason 3", None)
+    assert seen.ended_at is not None
+    assert seen.ended_at >= seen.seen_at
+
+
+def test_a_reason_may_quote_damaged_input(index: Index) -> None:
+    index.sources.set_aside(source(1), "at byte 3: '\0\udcff'" + "x" * 5000, ACME.id, "c", "logs")
+    (record,) = index.sources.list(FAILED, organization=ACME.id)
+    assert record.reason is not None
+    assert record.reason.startswith("at byte 3: '�?'xxx")
+    assert len(record.reason) == 2000
+    assert (record.collector, record.signal) == ("c", "logs")
+
+
+def test_touch_makes_a_rewritten_object_known(index: Index) -> None:
+    index.sources.announce([arrival(source(1))])
+    item = source(1)
+    again = (item.key, item.size, 99)
+    assert index.sources.unknown("lake", [again]) == [again]
+    assert index.sources.unknown("another lake", [(item.key, item.size, item.modified_ns)]) != []
+    index.sources.touch(source(1, modified_ns=99))
+    assert index.sources.unknown("lake", [again]) == []
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    known=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 2)), max_size=12),
+    found=st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 2), st.integers(0, 2)), max_size=20),
+)
+def test_unknown_is_what_no_row_matches(
+    index: Index, known: list[tuple[str, int, int]], found: list[tuple[str, int, int]]
+) -> None:
+    bucket = uuid4().hex
+    sources = [source(n, bucket=bucket, key=key, size=size, modified_ns=ns) for n, (key, size, ns) in enumerate(known)]
+    index.sources.announce([arrival(item) for item in sources])
+    assert index.sources.unknown(bucket, found) == [item for item in found if item not in known]
+
+
+def test_list_is_newest_first_bounded_and_of_one_state(index: Index) -> None:
+    index.sources.announce([arrival(source(n)) for n in range(5)])
+    index.commit(Commit((), (source(4),), ((source(3), "bad"),)))
+    assert [r.source for r in index.sources.list(SEEN)] == [source(2), source(1), source(0)]
+    assert [r.source for r in index.sources.list(None, limit=2)] == [source(4), source(3)]
+    assert [(r.source, r.state, r.reason) for r in index.sources.list(DONE)] == [(source(4), DONE, None)]
+    assert [(r.source, r.state, r.reason) for r in index.sources.list(FAILED)] == [(source(3), FAILED, "bad")]
+
+
+def test_only_the_failed_are_retried(index: Index) -> None:
+    index.sources.announce([arrival(source(n)) for n in range(3)])
+    index.commit(Commit((), (source(0),), ((source(1), "bad"),)))
+    index.sources.set_aside(source(9), "whose?")
+    index.outbox.relay(lambda _: None)
+    arrivals = [arrival(source(n)) for n in (0, 1, 1, 2, 9)]
+    assert index.sources.retry(arrivals) == 2
+    said: list[tuple[str, bytes]] = []
+    index.outbox.relay(said.extend)
+    assert said == [(arrival(source(n)).topic, arrival(source(n)).payload) for n in (1, 9)]
+    assert index.sources.counts() == {SEEN: 3, DONE: 1, FAILED: 0}
+    assert index.sources.list(SEEN, organization=ACME.id)[0].source == source(9)
+    assert index.sources.retry(arrivals) == 0
+
+
+def test_retries_at_once_ask_once(index: Index) -> None:
+    index.commit(Commit((), (), tuple((source(n), "bad") for n in range(50))))
+    arrivals = [arrival(source(n)) for n in range(50)]
+    orders = [arrivals, arrivals[::-1], arrivals, arrivals[::-1]]
+    assert sum(at_once(lambda batch=batch: index.sources.retry(batch) for batch in orders)) == 50
+    assert outbox_size(index) == 50
+
+
+def test_sources_of_another_organization_are_out_of_reach(index: Index) -> None:
+    index.sources.announce([arrival(source(1))])
+    index.sources.set_aside(source(2), "bad", ACME.id)
+    assert index.sources.list(None, organization=OTHER.id) == []
+    assert index.sources.counts(OTHER.id) == {SEEN: 0, DONE: 0, FAILED: 0}
+    assert index.sources.counts(ACME.id) == {SEEN: 1, DONE: 0, FAILED: 1}
+    assert index.sources.retry([arrival(source(2), OTHER)]) == 0

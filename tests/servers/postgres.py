@@ -1,0 +1,84 @@
+"""PostgreSQL servers for tests: the embedded one, and the system's own where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import socket
+from urllib.parse import quote, urlsplit, urlunsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from lakerunner.index.account import server_account
+from lakerunner.index.embedded import EmbeddedPostgres
+
+_PASSWORD = "p@ss/w%rd"  # signs that a URL must encode
+_SECONDS = 60
+
+
+@contextmanager
+def embedded_postgres(directory: Path) -> Iterator[str]:
+    """The URL of the server that `lakerunner up` starts."""
+    with EmbeddedPostgres(directory) as url:
+        yield url
+
+
+@contextmanager
+def debian_postgres(directory: Path) -> Iterator[str]:
+    """The URL of a server of the system's own PostgreSQL packages; skips the test where there are none."""
+    programs = _system_programs()
+    if programs is None:
+        pytest.skip("no PostgreSQL server is installed: neither under /usr/lib/postgresql nor on the PATH")
+    data, password, log = directory / "data", directory / "password", directory / "data" / "log"
+    directory.mkdir(parents=True, exist_ok=True)
+    account = server_account(data, programs / "postgres")
+    data.mkdir(mode=0o700)
+    password.write_text(_PASSWORD)
+    account.own(data)
+    account.own(password)
+
+    def run(program: str, *arguments: str) -> None:
+        result = account.run([str(programs / program), "-D", str(data), *arguments], _SECONDS)
+        assert result.returncode == 0, f"{program}: {result.stdout} {log.read_text() if log.exists() else ''}"
+
+    with socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    run("initdb", "-U", "tester", "-A", "scram-sha-256", f"--pwfile={password}", "-E", "UTF8", "--locale=C.UTF-8", "-N")
+    options = f"-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c port={port} -c fsync=off"
+    run("pg_ctl", "start", "-w", "-l", str(log), "-o", options)
+    try:
+        yield f"postgresql://tester:{quote(_PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
+    finally:
+        run("pg_ctl", "stop", "-w", "-m", "immediate")
+
+
+def fresh_database(url: str) -> str:
+    """The URL of a new, empty database on this server."""
+    name = f"test_{uuid4().hex}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+def drop_database(url: str) -> None:
+    """Of a fresh database: whoever is still connected to it is cut off."""
+    parts = urlsplit(url)
+    with psycopg.connect(urlunsplit(parts._replace(path="/postgres")), autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(parts.path[1:])))
+
+
+def _system_programs() -> Path | None:
+    """The newest version's folder of programs."""
+    versions = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    if versions:
+        return max(versions, key=lambda folder: float(folder.parent.name))
+    found = shutil.which("initdb")
+    if found and (Path(found).resolve().parent / "postgres").exists():
+        return Path(found).resolve().parent
+    return None
