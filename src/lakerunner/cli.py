@@ -71,7 +71,7 @@ def demo(once: bool, minutes: int, rate: float, seed: int, **options: Any) -> No
     from lakerunner.services.demo import Demo
     from lakerunner.services.run import UP, run_parts
 
-    settings = _settings(options)
+    settings = _settings(options, quiet=True)
     shop = Demo(seed=seed, rate=rate, minutes=minutes, once=once)
     sys.exit(run_parts(settings, UP, _say, shop.run))
 
@@ -259,11 +259,13 @@ def show_settings() -> None:
         click.echo(f"{name:24} {default or '-':18} {why}")
 
 
-def _settings(options: dict[str, Any]) -> Settings:
+def _settings(options: dict[str, Any], *, quiet: bool = False) -> Settings:
+    """`quiet`: a person is reading the output, so log lines begin at warning unless a level was chosen."""
     from lakerunner.services.logs import configure_logs
 
     settings = load_settings(os.environ, options)
-    configure_logs(settings.log_level)
+    unchosen = settings.log_level == Settings().log_level
+    configure_logs("warning" if quiet and unchosen else settings.log_level)
     return settings
 
 

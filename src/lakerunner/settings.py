@@ -48,6 +48,7 @@ class Settings:
     worker_key: str = _setting("", "secret that query-api shows query-worker; needed beyond loopback")
     lister_seconds: float = _setting(1.0, "pause between two listings of the raw prefix")
     settle_seconds: float = _setting(1.0, "a local file younger than this may still be being written")
+    reminder_seconds: float = _setting(900.0, "an object seen so long ago and not ended is announced again")
     box_max_seconds: float = _setting(2.0, "a box is closed at this age: bounds the delay of ingest")
     box_max_bytes: int = _setting(256 << 20, "a box is closed at this size of raw objects")
     box_max_objects: int = _setting(1000, "a box is closed at this many objects")

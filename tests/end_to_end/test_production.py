@@ -155,7 +155,7 @@ def kill_mid_box(cluster: Cluster) -> None:
     chance = random.Random(7)
     hits = 0
     for number in range(KILLS * 2):
-        ingest = cluster.start("ingest", log=f"ingest-{number}")
+        ingest = cluster.start("ingest", log=f"ingest-{number}", LAKERUNNER_SPARK_MASTER="local[2]")
         ingest.wait_for('"box taken"')
         time.sleep(chance.uniform(0.0, 0.8))
         ingest.kill()

@@ -157,6 +157,20 @@ def test_retries_at_once_ask_once(index: Index) -> None:
     assert outbox_size(index) == 50
 
 
+def test_only_the_overdue_are_reminded_of_and_once(index: Index) -> None:
+    done, waiting = source(1), source(2)
+    index.sources.announce([arrival(done), arrival(waiting)])
+    index.commit(Commit((), (done,), ()))
+    assert index.sources.overdue(60) == []
+    assert [record.source for record in index.sources.overdue(0)] == [waiting]
+    assert index.sources.remind([arrival(waiting)], 60) == 0
+    index.outbox.relay(lambda _: None)
+    assert index.sources.remind([arrival(done), arrival(waiting)], 0) == 1
+    said: list[tuple[str, bytes]] = []
+    index.outbox.relay(said.extend)
+    assert said == [(arrival(waiting).topic, arrival(waiting).payload)]
+
+
 def test_sources_of_another_organization_are_out_of_reach(index: Index) -> None:
     index.sources.announce([arrival(source(1))])
     index.sources.set_aside(source(2), "bad", ACME.id)

@@ -142,16 +142,25 @@ class Lake:
 def lake(home: Path, environment: Mapping[str, str] | None = None) -> Iterator[Lake]:
     """`lakerunner up` on a free port, until ready; stopped at the end."""
     home.mkdir(parents=True, exist_ok=True)
+    started = time.time()
     with lakerunner(["up", "--home", str(home), "--listen", "127.0.0.1:0"], home / "up.log", environment) as process:
         address = home / "address"
         wait_until(
-            lambda: process.popen.poll() is not None or address.exists(),
+            lambda: process.popen.poll() is not None or _is_newer(address, started),
             "the address file",
             START_SECONDS,
             process.text,
         )
         assert process.popen.poll() is None, process.text()
         yield Lake(home, address.read_text().strip(), process)
+
+
+def _is_newer(path: Path, moment: float) -> bool:
+    """A killed lake leaves its address behind, until the next one starts."""
+    try:
+        return path.stat().st_mtime > moment
+    except FileNotFoundError:
+        return False
 
 
 def ndjson(text: str) -> list[dict[str, Any]]:

@@ -62,11 +62,20 @@ class Sources:
         again."""
         return self._ask("source_objects.retry", arrivals)
 
-    def _ask(self, query: str, arrivals: Sequence[Arrival]) -> int:
+    def overdue(self, seconds: float, *, limit: int = 1000) -> SourceRecords:
+        """Seen so long ago and still not ended, oldest first: their message may have been lost on the bus."""
+        values = {"seconds": seconds, "limit": limit}
+        return [_record(row) for row in self._database.rows("source_objects.overdue", values)]
+
+    def remind(self, arrivals: Sequence[Arrival], seconds: float) -> int:
+        """How many of these are overdue: they are asked for again, and count as seen just now."""
+        return self._ask("source_objects.remind", arrivals, seconds=seconds)
+
+    def _ask(self, query: str, arrivals: Sequence[Arrival], **more: float) -> int:
         if not arrivals:
             return 0
         with self._database.transaction() as transaction:
-            asked = transaction.run(query, _arrays(arrivals))
+            asked = transaction.run(query, _arrays(arrivals) | more)
             if asked:
                 transaction.rows("outbox.notify")
         return asked

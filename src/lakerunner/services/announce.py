@@ -62,13 +62,20 @@ class Announcer:
 
     def again(self, failed: Sequence[SourceRecord]) -> int:
         """Send set-aside objects again, with what is known now; how many went."""
-        ready = []
-        for record in failed:
-            route = route_of(record.source.key)
-            organization = self._organization(route.organization) if route else None
-            if route and organization:
-                ready.append(arrival_of(record.source, organization, route))
-        return self._index.sources.retry(ready) if ready else 0
+        return self._index.sources.retry(self._arrivals(failed))
+
+    def remind(self, seconds: float) -> int:
+        """Send again what was announced so long ago and has not ended, in case the bus lost it; how many went."""
+        overdue = self._index.sources.overdue(seconds)
+        sent = self._index.sources.remind(self._arrivals(overdue), seconds)
+        if sent:
+            log.warning("objects are overdue and announced again", objects=sent, seconds=seconds)
+        return sent
+
+    def _arrivals(self, records: Sequence[SourceRecord]) -> list[Arrival]:
+        routed = [(record.source, route_of(record.source.key)) for record in records]
+        placed = [(source, route, self._organization(route.organization)) for source, route in routed if route]
+        return [arrival_of(source, found, route) for source, route, found in placed if found]
 
     def _source(self, meta: ObjectMeta) -> SourceObject:
         etag = meta.etag or self._store.head(meta.key).etag or ""

@@ -63,7 +63,7 @@ class Boxer:
 
 def readable(delivery: Delivery, kind: type[M]) -> M | None:
     """The delivery's message; None, said loudly, if this version cannot understand it. The objects it names stay
-    recorded as seen, and the lister's next pass over unfinished ones sends them again."""
+    recorded as seen, and the reminder announces them again."""
     try:
         message = decode(delivery.payload)
         if not isinstance(message, kind):

@@ -36,6 +36,7 @@ from lakerunner.services.spark import open_spark
 from lakerunner.settings import Settings
 
 Routes = list[BaseRoute]
+_REMIND_EVERY = 60.0
 INGESTED: tuple[SignalSpec, ...] = tuple(spec for spec in SIGNALS.values() if spec.ingested)
 
 
@@ -49,7 +50,12 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
         if not lister.poll(now_ns()):
             runtime.stopping.wait(settings.lister_seconds)
 
+    def remind_once() -> None:
+        announcer.remind(settings.reminder_seconds)
+        runtime.stopping.wait(min(settings.reminder_seconds, _REMIND_EVERY))
+
     runtime.loop("lister", list_once)
+    runtime.loop("reminder", remind_once)
     add_relay(parts)
     who = _authenticator(parts)
     receiver = Receiver(parts.store, lambda key: _announced(announcer, key))

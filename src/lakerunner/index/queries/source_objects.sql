@@ -48,6 +48,30 @@ WITH arrived AS (
 INSERT INTO lrdb.outbox (topic, payload)
 SELECT topic, payload FROM again JOIN failed USING (id) ORDER BY place
 
+-- name: overdue
+SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at
+FROM lrdb.source_objects
+WHERE state = 'seen' AND seen_at < now() - make_interval(secs => %(seconds)s)
+ORDER BY id LIMIT %(limit)s
+
+-- name: remind
+-- seen_at starts anew, so that several who remind at the same time ask once.
+WITH arrived AS (
+    SELECT DISTINCT ON (bucket, key, etag) *
+    FROM unnest(
+        %(buckets)s::text[], %(keys)s::text[], %(etags)s::text[], %(topics)s::text[], %(payloads)s::bytea[]
+    ) AS a (bucket, key, etag, topic, payload)
+), again AS (
+    UPDATE lrdb.source_objects AS s SET seen_at = now()
+    WHERE s.id IN (
+        SELECT s.id FROM arrived AS a JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+        WHERE s.state = 'seen' AND s.seen_at < now() - make_interval(secs => %(seconds)s)
+        ORDER BY s.id FOR UPDATE OF s SKIP LOCKED)
+    RETURNING s.bucket, s.key, s.etag
+)
+INSERT INTO lrdb.outbox (topic, payload)
+SELECT topic, payload FROM again JOIN arrived USING (bucket, key, etag)
+
 -- name: set_aside
 INSERT INTO lrdb.source_objects AS s
     (bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, ended_at)
