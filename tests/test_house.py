@@ -21,9 +21,7 @@ def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 def test_modules_are_short() -> None:
     long = {
-        str(path.relative_to(REPO)): n
-        for path in SOURCES
-        if (n := len(path.read_text().splitlines())) > MODULE_LINES
+        str(path.relative_to(REPO)): n for path in SOURCES if (n := len(path.read_text().splitlines())) > MODULE_LINES
     }
     assert long == {}
 
@@ -45,9 +43,7 @@ def test_functions_are_short_and_take_few_parameters() -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    silent = [
-        str(path.relative_to(REPO)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))
-    ]
+    silent = [str(path.relative_to(REPO)) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
     assert silent == []
 
 

@@ -36,9 +36,7 @@ def segment(start_ns: int = 1766577969305000000, rows: int = 1) -> Segment:
 
 def test_a_segment_path_states_whose_and_when() -> None:
     made = segment()
-    assert made.path == (
-        f"db/12340000-0000-4000-8000-000000000000/edge/20251224/logs/12/tbl_{made.id}.parquet"
-    )
+    assert made.path == (f"db/12340000-0000-4000-8000-000000000000/edge/20251224/logs/12/tbl_{made.id}.parquet")
 
 
 def test_a_segment_without_rows_is_refused() -> None:

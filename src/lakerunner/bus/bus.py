@@ -22,8 +22,11 @@ class Delivery:
 
 
 class Subscription(Protocol):
-    """One member of a group, used by one thread at a time. After Unavailable the same call may be made again;
-    what is held stays held, unless another member has got it meanwhile."""
+    """One member of a group, used by one thread at a time.
+
+    After Unavailable what is held stays held, unless another member has got it meanwhile, and the same call may be
+    made again. A member that has lost sight of what it holds closes and subscribes anew: all of it comes again.
+    """
 
     def take(self, limit: int, wait_seconds: float) -> list[Delivery]:
         """Up to limit deliveries; waits up to wait_seconds for the first one, then returns at once.

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any
@@ -32,6 +32,7 @@ from lakerunner.model.errors import Unavailable
 _LOGGER = logging.getLogger(__name__)  # librdkafka's own words, which would go to stderr
 _ADMIN_SECONDS = 10
 _DELIVERY_SECONDS = 30  # the longest a publish tries
+_REPORT_SECONDS = 40  # by then librdkafka has said of every message how it ended
 _PROBE_SECONDS = 1.0
 _FRAME_BYTES = 1 << 20  # more than Kafka adds around a payload
 
@@ -60,7 +61,7 @@ _CONSUMER = {
     "fetch.max.bytes": 4 * MAX_BYTES,
 }
 # The group gave our partitions away: what we finish now, another member will be given too.
-_NOT_OURS = {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID}
+_NOT_OURS = {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID}
 
 
 @contextmanager
@@ -68,7 +69,8 @@ def _unavailable(doing: str) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise Unavailable(f"Kafka, {doing}: {error.args[0]}") from error
+        reason: KafkaError = error.args[0]
+        raise Unavailable(f"Kafka, {doing}: {reason.str()} ({reason.name()})") from error
 
 
 class KafkaBus:
@@ -149,7 +151,7 @@ class _Sender:
         receipt = _Receipt(len(messages))
         for topic, payload in messages:
             self._enqueue(topic, payload, receipt.report)
-        if not receipt.complete.wait(_DELIVERY_SECONDS + _ADMIN_SECONDS):
+        if not receipt.complete.wait(_REPORT_SECONDS):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no delivery report"))
         if receipt.errors:
             raise KafkaException(receipt.errors[0])
@@ -225,10 +227,12 @@ class _KafkaSubscription:
             if first is None:
                 self._probe()
                 return []
-            batch = [first] + (self._consumer.consume(limit - 1, 0) if limit > 1 else [])
-            deliveries = [self._delivered(message) for message in batch if message.error() is None]
-            if not deliveries:
-                raise KafkaException(first.error())
+            if (error := first.error()) is not None:
+                raise KafkaException(error)
+        deliveries = [self._delivered(first)]
+        with suppress(KafkaException):  # the first is in hand; lasting trouble shows at the next take
+            rest = self._consumer.consume(limit - 1, 0) if limit > 1 else []
+            deliveries += [self._delivered(message) for message in rest if message.error() is None]
         return deliveries
 
     def commit(self, deliveries: Sequence[Delivery]) -> None:
@@ -253,17 +257,10 @@ class _KafkaSubscription:
             raise Unavailable("the subscription is closed")
 
     def _delivered(self, message: Message) -> Delivery:
-        name, number, offset, payload = (
-            message.topic(),
-            message.partition(),
-            message.offset(),
-            message.value(),
-        )
-        if name is None or number is None or offset is None:
-            raise KafkaException(KafkaError(KafkaError._BAD_MSG, "a message without a place"))
-        topic = name.removeprefix(self._prefix)
+        topic = (message.topic() or "").removeprefix(self._prefix)
+        number, offset = message.partition() or 0, message.offset() or 0
         self._partitions.setdefault((topic, number), _Partition()).open.append(offset)
-        return Delivery(topic, payload or b"", (number, offset))
+        return Delivery(topic, message.value() or b"", (number, offset))
 
     def _commit(self, moved: dict[tuple[str, int], _Partition]) -> None:
         offsets = [
@@ -287,7 +284,7 @@ class _KafkaSubscription:
 
     def _note(self, error: KafkaError) -> None:
         """librdkafka says once that it has lost all brokers, and not when it has found one again."""
-        if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._trouble = error
 
     def _probe(self) -> None:

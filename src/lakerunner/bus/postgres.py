@@ -150,7 +150,8 @@ def _unavailable(doing: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise Unavailable(f"PostgreSQL bus, {doing}: {error or type(error).__name__}") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise Unavailable(f"PostgreSQL bus, {doing}: {reason}") from error
 
 
 @dataclass(frozen=True)
@@ -282,7 +283,9 @@ class _PostgresSubscription:
             topics, offsets = _columns(self._held)
             held = {"held_topics": topics, "held_offsets": offsets}
             old = {"old_pid": self._session.pid, "old_start": self._session.start}
-            connection.execute(_ADOPT, self._parameters(session) | held | old)
+            with connection.transaction():
+                connection.execute(_LOCK_CURSORS, self._parameters(session))
+                connection.execute(_ADOPT, self._parameters(session) | held | old)
         return session
 
     def _parameters(self, session: _Session) -> dict[str, Any]:

@@ -35,7 +35,7 @@ _CLAUSES: dict[type[exp.Expr], set[str]] = {
     exp.Unnest: {"expressions", "alias"},
     exp.Values: {"expressions", "alias"},
     exp.Star: {"except_", "replace"},
-    exp.DataType: {"this", "expressions", "nested"},
+    exp.DataType: {"this", "expressions", "nested", "kind"},
 }
 _CLAUSE_NAMES = {
     "into": "SELECT INTO",
@@ -44,7 +44,7 @@ _CLAUSE_NAMES = {
     "pivots": "PIVOT",
     "db": "a qualified table name",
     "catalog": "a qualified table name",
-    "version": "AT (VERSION)",
+    "when": "AT",
     "rename": "* RENAME",
     "offset": "WITH ORDINALITY",
     "values": "an array of fixed size",
@@ -58,12 +58,13 @@ _OTHER_NODES: tuple[type[exp.Expr], ...] = (
     *(exp.SimilarTo, exp.Glob, exp.RegexpLike, exp.StartsWith, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv),
     *(exp.Mod, exp.Neg, exp.Pow, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseNot, exp.BitwiseLeftShift),
     *(exp.BitwiseRightShift, exp.DPipe, exp.Bracket, exp.Slice, exp.Array, exp.Struct, exp.PropertyEQ, exp.ToMap),
-    *(exp.Dot, exp.Lambda, exp.Comprehension, exp.Interval, exp.Extract, exp.Substring, exp.Trim),
-    *(exp.StrPosition, exp.AtTimeZone, exp.Collate, exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp),
+    *(exp.Dot, exp.Lambda, exp.Comprehension, exp.Interval, exp.Substring, exp.Trim),
+    *(exp.AtTimeZone, exp.Collate, exp.CurrentTimestamp, exp.CurrentDate, exp.Localtimestamp),
     *(exp.Window, exp.WindowSpec, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup),
     *(exp.JSONExtract, exp.JSONExtractScalar, exp.Exists, exp.Any, exp.All, exp.ArrayOverlaps),
     *(exp.ArrayContainsAll, exp.ArrayContainedBy, exp.GroupingSets, exp.Rollup, exp.Cube),
 )
+_NODE_NAMES: dict[type[exp.Expr], str] = {exp.ByteString: "E'...'", exp.RawString: "$$...$$"}
 _NODES = frozenset({*_CLAUSES, *_OTHER_NODES})
 
 _TYPES = {
@@ -82,9 +83,12 @@ def check_allowed(tree: exp.Query, source: Source) -> None:
     """A UserError that names the first thing in the tree which may not be asked, and where it stands."""
     for node in tree.walk():
         if type(node) not in _NODES:
-            raise source.error(f"{_words(type(node).__name__)} is not available", node)
+            name = _NODE_NAMES.get(type(node)) or _words(type(node).__name__)
+            raise source.error(f"{name} is not available", node)
         _check_clauses(node, source)
         match node:
+            case exp.Select() if not node.expressions:
+                raise source.error("SELECT needs something to select", node)
             case exp.Anonymous():
                 _check_function(node, source)
             case exp.DataType():
@@ -110,11 +114,9 @@ def _check_clauses(node: exp.Expr, source: Source) -> None:
 
 def _check_function(node: exp.Anonymous, source: Source) -> None:
     name = node.name.lower()
-    known, kind = (
-        (TABLE_FUNCTIONS, "table function") if isinstance(node.parent, exp.Table) else (FUNCTIONS, "function")
-    )
+    known, kind = (TABLE_FUNCTIONS, "table function") if isinstance(node.parent, exp.Table) else (FUNCTIONS, "function")
     if name not in known:
-        near = get_close_matches(name, sorted(known), n=1)
+        near = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
         hint = f": did you mean {near[0]}?" if near else ""
         raise source.error(f"{kind} {node.name} is not available{hint}", node)
 
@@ -130,7 +132,7 @@ def _check_type(node: exp.DataType, source: Source) -> None:
 def _check_join(node: exp.Join, source: Source) -> None:
     if node.method not in _JOIN_METHODS:
         raise source.error(f"{node.method} JOIN is not available: say ON or USING", node)
-    if node.kind not in _JOIN_KINDS:
+    if node.kind not in _JOIN_KINDS or (node.side == "RIGHT" and node.kind in ("SEMI", "ANTI")):
         raise source.error(f"{node.kind} JOIN is not available", node)
 
 

@@ -51,7 +51,8 @@ def _check_call(call: exp.Anonymous, constants: Constants, source: Source) -> No
 def _check_series(call: exp.Anonymous, constants: Constants, source: Source) -> None:
     in_from = isinstance(call.parent, exp.Table)
     most = MAX_TABLE if in_from else MAX_LIST
-    length = constants.series_length(call.expressions)
+    with_stop = call.name.lower() == "generate_series"
+    length = constants.series_length(call.expressions, with_stop=with_stop)
     if length is None:
         raise source.error(f"{call.name.lower()}: start, stop and step must be constants", call)
     if length > most:

@@ -1,7 +1,7 @@
 """Times, intervals and numbers that stand in a query as constants, worked out as DuckDB would.
 
-Comes in: an expression and the one `now` of the query. Goes out: its value, exact to the nanosecond, or None where it is
-not a constant that is understood here; DuckDB then works it out itself, and nothing is pruned by it.
+Comes in: an expression and the one `now` of the query. Goes out: its value, exact to the nanosecond, or None where
+it is not a constant that is understood here; DuckDB then works it out itself, and nothing is pruned by it.
 A time written without a zone is UTC.
 """
 
@@ -63,16 +63,20 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Time:
-    """ns since the epoch, without bounds. A date takes whole numbers of days, a timestamp does not."""
+    """ns since the epoch, without bounds. A date takes whole numbers of days, a timestamp does not. A zoned one is
+    moved by DuckDB's calendar, which takes the parts of an interval in another order."""
 
     ns: int
     is_date: bool = False
+    is_zoned: bool = False
 
-    def plus(self, interval: Interval) -> Time:
+    def plus(self, interval: Interval) -> Time | None:
+        if self.is_zoned and interval.months and (interval.days or interval.ns):
+            return None
         days, rest = divmod(self.ns, _DAY_NS)
         if interval.months:
             days = _plus_months(days, interval.months)
-        return Time((days + interval.days) * _DAY_NS + rest + interval.ns)
+        return Time((days + interval.days) * _DAY_NS + rest + interval.ns, is_zoned=self.is_zoned)
 
 
 class Constants:
@@ -110,7 +114,7 @@ class Constants:
         if value is None:
             return None
         if node.to.this in _TIMESTAMPS:
-            return Time(value.ns)
+            return Time(value.ns, is_zoned=node.to.this == DType.TIMESTAMPTZ)
         return _day(value) if node.to.this == DType.DATE else None
 
     def _called(self, name: str, arguments: list[exp.Expr]) -> Time | None:
@@ -125,7 +129,8 @@ class Constants:
         if len(arguments) > 1:
             return None
         if name == "to_timestamp" and (seconds := _number(first)) is not None:
-            return Time(int(seconds * SECOND_NS)) if seconds * 1_000_000 % 1 == 0 else None
+            exact = seconds * SECOND_NS % 1 == 0
+            return Time(int(seconds * SECOND_NS), is_zoned=True) if exact else None
         unit, whole = _EPOCH_UNITS.get(name), integer(first)
         return Time(whole * unit) if unit is not None and whole is not None else None
 
@@ -163,8 +168,9 @@ class Constants:
                 return unit * whole if unit and whole is not None else None
         return None
 
-    def series_length(self, arguments: list[exp.Expr]) -> int | None:
-        """How many values range(...) or generate_series(...) makes at most; None if that is not in the text."""
+    def series_length(self, arguments: list[exp.Expr], *, with_stop: bool) -> int | None:
+        """How many values range(...) or, with its stop, generate_series(...) makes; None if the text does not say.
+        A month counts as its 28 days, so it may be fewer."""
         bounds = [exp.Literal.number(0), *arguments] if len(arguments) == 1 else arguments
         if not 2 <= len(bounds) <= 3:
             return None
@@ -178,7 +184,9 @@ class Constants:
             if first is None or last is None or each is None:
                 return None
             start, stop, step = first.ns, last.ns, each.months * 28 * _DAY_NS + each.days * _DAY_NS + each.ns
-        return max(0, (stop - start) // step + 1) if step else None
+        if not step:
+            return None
+        return max(0, (stop - start) // step + 1 if with_stop else -((start - stop) // step))
 
 
 def integer(node: exp.Expr) -> int | None:
@@ -263,11 +271,11 @@ def _truncated(time: Time, unit: str) -> Time | None:
     if size is None:
         return None
     if size.ns:
-        return Time(time.ns // size.ns * size.ns)
+        return Time(time.ns // size.ns * size.ns, is_zoned=time.is_zoned)
     days = time.ns // _DAY_NS
     if size.days == 7:
         days -= (days + 3) % 7  # day 0 was a Thursday; weeks begin on Monday
     elif size.months:
         of = date.fromordinal(days + _EPOCH)
         days = date(of.year, (of.month - 1) // size.months * size.months + 1, 1).toordinal() - _EPOCH
-    return Time(days * _DAY_NS)
+    return Time(days * _DAY_NS, is_zoned=time.is_zoned)

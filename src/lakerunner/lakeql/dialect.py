@@ -7,31 +7,65 @@ so the list of allowed functions can be checked by name and DuckDB gets the call
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from sqlglot import exp, generator
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
-# Calls with words between their arguments: CAST(x AS t), EXTRACT(p FROM t), POSITION(a IN b) and so on.
-_CALLS_WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION")
+# Calls with words between their arguments that sqlglot reads and writes well: CAST(x AS t), TRIM(BOTH a FROM b).
+_CALLS_WITH_SYNTAX = ("CAST", "TRY_CAST", "SUBSTRING", "TRIM")
 
 
 class _Parser(DuckDBParser):
-    FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012  sqlglot declares it so
-    FUNCTION_PARSERS = {name: DuckDBParser.FUNCTION_PARSERS[name] for name in _CALLS_WITH_SYNTAX}
-    NO_PAREN_FUNCTION_PARSERS = {
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **{name: DuckDBParser.FUNCTION_PARSERS[name] for name in _CALLS_WITH_SYNTAX},
+        "EXTRACT": lambda self: self._parse_extract_call(),
+        "POSITION": lambda self: self._parse_position_call(),
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         "ANY": DuckDBParser.NO_PAREN_FUNCTION_PARSERS["ANY"],
         "CASE": DuckDBParser.NO_PAREN_FUNCTION_PARSERS["CASE"],
         "MAP": lambda self: self._parse_map(),
     }
+    # sqlglot takes list(x)[1] and array[1] for literals and forgets what was indexed; a literal is written [1].
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}
     # A path stays the text it is: DuckDB reads 'a.b' as one key, '$.a.b' as two.
-    JSON_OPERATORS = {
-        TokenType.ARROW: lambda self, this, path: exp.JSONExtract(this=this, expression=path),
-        TokenType.DARROW: lambda self, this, path: exp.JSONExtractScalar(this=this, expression=path),
+    JSON_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        TokenType.ARROW: lambda _, this, path: exp.JSONExtract(this=this, expression=path),
+        TokenType.DARROW: lambda _, this, path: exp.JSONExtractScalar(this=this, expression=path),
     }
+
+    def expression(self, instance: Any, token: Token | None = None, comments: list[str] | None = None) -> Any:
+        """A node without parts, like CURRENT_DATE, knows its place too."""
+        node = super().expression(instance, token, comments)
+        if token is None and self._prev and not any(node.iter_expressions()):
+            node.update_positions(self._prev)
+        return node
+
+    def _parse_extract_call(self) -> Any:
+        """EXTRACT(part FROM x) is date_part('part', x), whatever the part."""
+        name: Token = self._tokens[self._index - 2]
+        part = self._parse_string() or self._parse_var(any_token=True)
+        if not self._match(TokenType.FROM):
+            self.raise_error("Expecting FROM")
+        arguments = [exp.Literal.string(part.name if part else ""), self._parse_bitwise()]
+        return self.expression(exp.Anonymous(this="date_part", expressions=arguments), token=name)
+
+    def _parse_position_call(self) -> Any:
+        """POSITION(a IN b) is strpos(b, a); position(b, a) is the same, with its arguments in DuckDB's order."""
+        name: Token = self._tokens[self._index - 2]
+        first = self._parse_bitwise()
+        if self._match(TokenType.IN):
+            arguments = [self._parse_bitwise(), first]
+        else:
+            self._match(TokenType.COMMA)
+            arguments = [first, self._parse_bitwise()]
+        return self.expression(exp.Anonymous(this="strpos", expressions=arguments), token=name)
 
     def _parse_map(self) -> Any:
         """MAP {'k': v} has its own node; map(keys, values) is a call like any other."""
@@ -43,6 +77,16 @@ class _Parser(DuckDBParser):
 
 
 class _Generator(DuckDBGenerator):
+    MULTI_ARG_DISTINCT = True
+    SUPPORTS_WINDOW_EXCLUDE = True
+
+    def not_sql(self, expression: exp.Not) -> str:
+        """x IS NOT NULL as it was written; sqlglot has only NOT x IS NULL."""
+        inner = expression.this
+        if isinstance(inner, exp.Is):
+            return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
+        return super().not_sql(expression)
+
     def ignorenulls_sql(self, expression: exp.IgnoreNulls) -> str:
         return generator.Generator.ignorenulls_sql(self, expression)
 
@@ -50,10 +94,18 @@ class _Generator(DuckDBGenerator):
         return generator.Generator.withingroup_sql(self, expression)
 
 
+class _Tokenizer(DuckDB.Tokenizer):
+    # In DuckDB `list` is a function and may name a column; the type is written INTEGER[].
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        word: kind for word, kind in DuckDB.Tokenizer.KEYWORDS.items() if word != "LIST"
+    }
+
+
 class LakeQL(DuckDB):
     """An index in brackets stays the index it is: sqlglot would count it from 0 in between."""
 
     INDEX_OFFSET = 0
+    Tokenizer = _Tokenizer
     Parser = _Parser
     Generator = _Generator
 

@@ -12,15 +12,16 @@ from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from lakerunner.lakeql.dialect import DIALECT
 from lakerunner.model.errors import Position, TooLarge, UserError
 
 MAX_LENGTH = 65_536
-_MAX_NODES = 20_000
+_MAX_TOKENS = 20_000
 _BEGINS_A_SELECT = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
 _NAMED = {TokenType.VAR, TokenType.IDENTIFIER}
+_PARAMETERS = {TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.HASH}
 _OPENED_AT = re.compile(r"Missing .+ from \d+:(\d+)$", re.DOTALL)
 
 
@@ -37,7 +38,9 @@ class Source:
     def where(self, node: exp.Expr) -> Position | None:
         """The first character of what this node was read from."""
         starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        return self.position(min(starts)) if starts else None
+        if starts:
+            return self.position(min(starts))
+        return self.where(node.parent) if node.parent else None
 
     def error(self, message: str, node: exp.Expr) -> UserError:
         return UserError(message, self.where(node))
@@ -47,13 +50,14 @@ class Source:
         if len(self.text) > max_length:
             raise TooLarge(f"the query has {len(self.text)} characters, more than the {max_length} allowed")
         tokens = self._one_statement(self._tokens())
-        parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE, max_nodes=_MAX_NODES)
+        parser = DIALECT.parser(error_level=ErrorLevel.IMMEDIATE)
         try:
             (tree,) = parser.parse(tokens, self.text)
         except ParseError as error:
             raise self._syntax_error(error) from None
-        if not isinstance(tree, exp.Query):
-            raise self.error(f"only a SELECT can be asked, not {tree.key.upper()}", tree)
+        if tree is None or not isinstance(tree, exp.Query):
+            said = tree.key.upper() if tree else "nothing"
+            raise UserError(f"only a SELECT can be asked, not {said}", self.position(tokens[0].start))
         return tree
 
     def _tokens(self) -> list[Token]:
@@ -64,6 +68,11 @@ class Source:
             tokens: list[Token] = DIALECT.tokenize(self.text)
         except TokenError as error:
             raise self._open_end(error) from None
+        if len(tokens) > _MAX_TOKENS:
+            raise TooLarge(f"the query has {len(tokens)} words and signs, more than the {_MAX_TOKENS} allowed")
+        for token in tokens:
+            if token.token_type in _PARAMETERS:
+                raise UserError(f"parameters like {token.text} are not available", self.position(token.start))
         for token, after in pairwise(tokens):
             self._refuse_misread(token, after)
         return tokens

@@ -24,6 +24,6 @@ def field_fingerprints(field: str, values: Iterable[str] = ()) -> tuple[int, ...
     return (digest64(field), *(digest64(field, value) for value in values))
 
 
-# Stands alone where a segment has too many fields and values to list: absence from its list says nothing, so a segment is
-# pruned by a fingerprint only if it has neither that one nor this one.
+# Stands alone where a segment has too many fields and values to list. A segment may be pruned for lack of a
+# fingerprint only if it lacks this one too.
 INCOMPLETE = digest64("fingerprints", "incomplete")

@@ -23,9 +23,10 @@ def main() -> None:
     _leave_archives()
     from pyspark import daemon
 
-    from lakerunner.pipeline.ingest import warm_process
+    import lakerunner.pipeline.ingest  # noqa: F401 - loaded here, and so in every worker
+    from lakerunner.pipeline.segments import warm
 
-    warm_process()
+    warm()
     gc.freeze()  # what is loaded now is never collected: keep it shared with the workers
     daemon.manager()  # type: ignore[no-untyped-call]
 

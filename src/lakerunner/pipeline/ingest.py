@@ -20,14 +20,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import UUID
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
 from lakerunner.bus.topics import IngestBox
 from lakerunner.model.errors import Corrupt, TooLarge, Unavailable, UserError
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import LOGS, signal_named
+from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
@@ -122,13 +121,6 @@ def warm(spark: SparkSession) -> None:
     _run(spark, list(range(slots)), _nothing)
 
 
-def warm_process() -> None:
-    """Import what tasks need and compile their kernels, by making a segment of one record that nobody keeps."""
-    source = SourceObject("warm", "warm.binpb", "warm", len(_ONE_RECORD), 0)
-    made = make_segments(LOGS, UUID(int=0), "warm", [Raw(source, memoryview(_ONE_RECORD))], _discard)
-    assert made.done, made.failed  # noqa: S101 - our own constant
-
-
 def _attempt(box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult | _Trouble:
     try:
         return ingest_group(box, address, limits)
@@ -189,21 +181,19 @@ def _fits(source: SourceObject, waiting: Sequence[tuple[SourceObject, Any]]) -> 
 
 
 def _read(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> memoryview:
-    """The object as it was announced. One that has another size by now was overwritten, and its new content
-    is announced under its own etag: taking it here would take it twice."""
+    """The object as it was announced. If another stands there by now, that one is announced under its own etag:
+    taking it here would take it twice."""
     if source.size > limits.object_max_bytes:
         raise Corrupt(f"the file has {source.size} bytes: raise object_max_bytes to take it")
+    changed = Corrupt("the object has changed since it was announced")
     try:
         data = store.get(source.key, max_bytes=source.size)
     except TooLarge:
-        raise _changed(source) from None
-    if len(data) != source.size:
-        raise _changed(source)
+        raise changed from None
+    # Asked after reading: what has this etag still, had it all the while.
+    if len(data) != source.size or store.head(source.key).etag != source.etag:
+        raise changed
     return data
-
-
-def _changed(source: SourceObject) -> Corrupt:
-    return Corrupt(f"the object has changed since it was announced with {source.size} bytes")
 
 
 def _joined(results: Sequence[BoxResult]) -> BoxResult:
@@ -216,6 +206,8 @@ def _joined(results: Sequence[BoxResult]) -> BoxResult:
 
 def _run(spark: SparkSession, items: list[T], task: Callable[[T], R]) -> list[R]:
     """One job, one task per item, the answers in the items' order. RuntimeError if there is no JVM any more."""
+    if not items:
+        return []
     context = spark.sparkContext
     try:
         context.setJobGroup(JOB_GROUP, "ingest")
@@ -246,22 +238,3 @@ def _explained(error: Py4JJavaError) -> Exception:
 
 def _nothing(_: int) -> None:
     """The task of a job that only wants the workers to be there."""
-
-
-def _discard(key: str, data: bytes | memoryview) -> None:
-    """The store of a segment that nobody wants."""
-
-
-def _message(*fields: tuple[int, bytes]) -> bytes:
-    """A protobuf message of short length-delimited fields."""
-    return b"".join(bytes((number << 3 | 2, len(data))) + data for number, data in fields)
-
-
-def _attribute(key: bytes, value: bytes) -> bytes:
-    return _message((1, key), (2, _message((1, value))))
-
-
-_RECORD = _message((5, _message((1, b"warm"))), (6, _attribute(b"key", b"value")), (9, bytes(range(16))))
-_ONE_RECORD = _message(
-    (1, _message((1, _message((1, _attribute(b"service.name", b"warm")))), (2, _message((2, _RECORD)))))
-)

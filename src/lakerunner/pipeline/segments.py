@@ -1,46 +1,43 @@
 """Raw objects to segments: the whole of what a task does between unpacking and commit.
 
-Comes in: the unpacked bytes of some source objects of one organization, collector and signal. Goes out: their rows as Parquet
-files, through `put`, with the index row of each; which objects these hold; and which were set aside, with the reason.
+Comes in: the unpacked bytes of some source objects of one organization, collector and signal. Goes out: their rows as
+Parquet files, through `put`, with the index row of each; which objects these hold; and which were set aside, and why.
 
-What always holds: an object is done with all of its rows or failed with none, and its neighbours do not notice. The same
-objects give the same ids and the same bytes, in whatever order they come and however often.
+What always holds: an object is done with all of its rows or failed with none, and its neighbours do not notice. The
+same objects give the same ids and the same bytes, in whatever order they come and however often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import numpy as np
-import pyarrow as pa
-
-from lakerunner.model.fingerprint import INCOMPLETE, field_fingerprints
 from lakerunner.model.segment import Column, Segment, segment_id
-from lakerunner.model.signal import RESOURCE, SignalSpec
+from lakerunner.model.signal import LOGS, SignalSpec
 from lakerunner.model.source import SourceObject
-from lakerunner.model.time import HOUR_NS, TimeRange
-from lakerunner.pipeline.read.names import texts_of
+from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read.otlp_logs import read_logs
 from lakerunner.pipeline.read.rows import Raw, Rows
-from lakerunner.pipeline.steps.layout import Layout, batch_of, lay_out
+from lakerunner.pipeline.read.sample import logs_sample
+from lakerunner.pipeline.steps.layout import lay_out
 from lakerunner.pipeline.steps.message import render_message
 from lakerunner.pipeline.steps.order import split_and_sort
 from lakerunner.pipeline.steps.pattern import add_fingerprint
 from lakerunner.pipeline.steps.service import name_service
 from lakerunner.pipeline.steps.severity import reconcile_severity
+from lakerunner.pipeline.steps.summary import summarize
 from lakerunner.pipeline.steps.times import set_times
-from lakerunner.pipeline.write import ROW_GROUP_ROWS, write_parquet
+from lakerunner.pipeline.write import write_segment
 
-__all__ = ["Made", "Raw", "make_segments"]
+__all__ = ["Made", "Raw", "make_segments", "warm"]
 
+# A format is a reader; a signal is a row of steps: Rows in, Rows with more columns out.
 READERS = {("logs", "otlp"): read_logs}
 STEPS = {"logs": (set_times, name_service, reconcile_severity, render_message, add_fingerprint)}
 
-MAX_SERVICES = 100
-MAX_FINGERPRINTS = 2000
+Put = Callable[[str, memoryview], None]
 
 
 @dataclass(frozen=True)
@@ -52,72 +49,69 @@ class Made:
     failed: tuple[tuple[SourceObject, str], ...]
 
 
-def make_segments(
-    spec: SignalSpec,
-    organization: UUID,
-    collector: str,
-    raws: Sequence[Raw],
-    put: Callable[[str, memoryview], None],
-) -> Made:
-    """Write the segments of these objects; every file is written when this returns."""
-    distinct = {raw.source.identity: raw for raw in raws}
-    read = READERS[spec.name, "otlp"]([distinct[identity] for identity in sorted(distinct)])
-    if read.rows is None:
-        return Made((), read.done, read.failed)
-    rows = read.rows
-    for step in STEPS[spec.name]:
+def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
+    """Write the segments of these objects; all files are there when this returns. An object given twice counts once."""
+    once = {raw.source.identity: raw for raw in raws}
+    left: Sequence[Raw] = [once[identity] for identity in sorted(once)]
+    segments: list[Segment] = []
+    done: list[SourceObject] = []
+    failed: list[tuple[SourceObject, str]] = []
+    while left:
+        read = READERS[spec.name, "otlp"](left)
+        left = read.left
+        done += read.done
+        failed += read.failed
+        if read.rows is not None:
+            work = _Work(spec, organization, collector, read.done)
+            segments += _write_segments(work, read.rows, put)
+    return Made(tuple(segments), tuple(done), tuple(failed))
+
+
+def warm() -> None:
+    """Compile the jitted code or load it from numba's cache, so that the first objects do not wait for it."""
+    data = logs_sample()
+    sample = Raw(SourceObject("sample", "logs", "sample", len(data), 0), memoryview(data))
+    made = make_segments(LOGS, UUID(int=0), "sample", [sample], lambda _path, _data: None)
+    assert not made.failed, made.failed  # noqa: S101 - our own constant
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Whose rows these are and where they came from: with the hour, the identity of a segment."""
+
+    spec: SignalSpec
+    organization: UUID
+    collector: str
+    sources: tuple[SourceObject, ...]
+
+    def segment_id(self, hour: int) -> UUID:
+        whose = str(self.organization), self.collector, self.spec.name
+        identities = [part for source in self.sources for part in source.identity]
+        return segment_id(*whose, self.spec.sort_version, identities, hour)
+
+
+def _write_segments(work: _Work, rows: Rows, put: Put) -> list[Segment]:
+    for step in STEPS[work.spec.name]:
         rows = step(rows)
-    identities = [part for source in read.done for part in source.identity]
-    segments = []
-    for order in split_and_sort(rows, spec):
-        layout = lay_out(rows, order, spec)
-        data = write_parquet(layout.schema, _row_groups(layout, order), spec, _distinct(rows, order, spec))
-        times = rows.numbers("timestamp")[order]
-        time = TimeRange(int(times.min()), int(times.max()) + 1)
-        services = _services(rows, order)
-        segment = Segment(
-            segment_id(str(organization), collector, spec.name, spec.sort_version, identities, time.start_ns // HOUR_NS),
-            organization,
-            collector,
-            spec.name,
-            time,
-            len(order),
-            data.size,
-            spec.sort_version,
-            (*(Column(name, "") for name in spec.schema.names), *layout.shredded),
-            statistics={"services": services[:MAX_SERVICES], "service_count": len(services)},
-            fingerprints=_fingerprints(layout, services),
-        )
-        put(segment.path, memoryview(data))
-        segments.append(segment)
-    return Made(tuple(segments), read.done, read.failed)
+    return [_write_segment(work, rows, order, put) for order in split_and_sort(rows, work.spec)]
 
 
-def _row_groups(layout: Layout, order: Any) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(order), ROW_GROUP_ROWS):
-        yield batch_of(layout, order[start : start + ROW_GROUP_ROWS])
-
-
-def _distinct(rows: Rows, order: Any, spec: SignalSpec) -> dict[str, int]:
-    """The most different values of each bloom column in a row group."""
-    return {name: min(len(order), ROW_GROUP_ROWS) for name in spec.bloom}
-
-
-def _services(rows: Rows, order: Any) -> list[str]:
-    """The names of the services in these rows, sorted."""
-    column = rows.columns["service_name"]
-    codes = np.bincount(column.codes[column.owner[order]], minlength=len(column.values))
-    return sorted(column.values.take(pa.array(np.flatnonzero(codes))).to_pylist())
-
-
-def _fingerprints(layout: Layout, services: Sequence[str]) -> tuple[int, ...]:
-    """What the segment holds: its services, and which attribute keys occur."""
-    count = 1 + len(services) + sum(len(plan.present) for plan in layout.plans.values())
-    if count > MAX_FINGERPRINTS:
-        return (INCOMPLETE,)
-    found = set(field_fingerprints("service_name", services))
-    for scope, plan in layout.plans.items():
-        names = texts_of(layout.rows.attached[scope.map_column].keys, layout.rows.data)
-        for number in plan.present.tolist():
-            found.update(field_fingerprints(scope.prefix + names[number].decode()))
-    return tuple(sorted(found))
+def _write_segment(work: _Work, rows: Rows, order: Any, put: Put) -> Segment:
+    layout = lay_out(rows, order, work.spec)
+    data = write_segment(layout, order, work.spec)
+    summary = summarize(layout, order)
+    segment = Segment(
+        work.segment_id(summary.time.start_ns // HOUR_NS),
+        work.organization,
+        work.collector,
+        work.spec.name,
+        summary.time,
+        len(order),
+        data.size,
+        work.spec.sort_version,
+        (*(Column(name, "") for name in work.spec.schema.names), *layout.shredded),
+        statistics=summary.statistics,
+        fingerprints=summary.fingerprints,
+    )
+    put(segment.path, memoryview(data))
+    return segment

@@ -144,7 +144,9 @@ def _launch(conf: SparkConf, scratch: Path, lock: int) -> Any:
         try:
             gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError:
-            raise UserError(f"Spark does not start: {_last_words(output)}") from None
+            raise UserError(
+                f"Spark does not start with master {conf.get('spark.master')!r}: {_last_words(output)}"
+            ) from None
     gateway.scratch = scratch  # beside pyspark's own gateway.proc: for _end_jvm
     return gateway
 

@@ -1,11 +1,12 @@
 """The plan of one SQL query: what to scan, and the DuckDB SQL to run over the scans.
 
 Comes from lakeql/; goes to query/. Nothing here names an organization: whose segments a scan reads is decided
-by the caller's credentials, in query/pick.py.
+by the caller's credentials, in query/engine.py.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from lakerunner.model.signal import SCOPES, signal_named
@@ -26,14 +27,18 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Scan:
-    """One table reference. The relation gives exactly `columns` (LakeQL names), then one column for each of
-    `attributes`, named by `attribute_column`. Rows outside `time` may be left out: the query does not want them."""
+    """One table reference. The relation gives exactly `columns` (LakeQL names), then one text column for each of
+    `attributes` and one column of bytes for each of `ids`, so that ids can be compared as they are stored.
+    Rows outside `time` may be left out: the query does not want them.
+
+    The names of the further columns are the scan's own, so that no other relation of the query has them."""
 
     relation: str
     signal: str
     time: TimeRange
     columns: tuple[str, ...]
     attributes: tuple[Attribute, ...] = ()
+    ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         signal_named(self.signal)
@@ -47,6 +52,12 @@ class SqlPlan:
     scans: tuple[Scan, ...]
 
 
-def attribute_column(attribute: Attribute) -> str:
-    """The name under which a scan's relation gives this attribute."""
-    return f"{attribute.scope}[{attribute.key}]"
+def attribute_column(relation: str, attribute: Attribute) -> str:
+    """The name under which a scan's relation gives this attribute. Keys differ by case, names in DuckDB do not."""
+    key = re.sub(r"[A-Z\\]", r"\\\g<0>", attribute.key)
+    return f"{relation}.{attribute.scope}[{key}]"
+
+
+def id_column(relation: str, column: str) -> str:
+    """The name under which a scan's relation gives the bytes of this id."""
+    return f"{relation}.{column}.bytes"

@@ -33,6 +33,7 @@ def run_parts(
             runtime.wait()
         elif not then(parts, url):
             code.append(1)
+        say("stopping")
     return max(code)
 
 

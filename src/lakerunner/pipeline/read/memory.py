@@ -1,19 +1,23 @@
 """Eight bytes at a time, in jitted code.
 
-Every buffer these work on has at least PADDING bytes behind the last one that counts, so that the last word of a text may be
-read or written whole. A copy writes up to seven bytes past its end: fill a buffer from its start to its end.
+Every buffer these work on has at least PADDING bytes behind the last one that counts, so that the last word of a text
+may be read or written whole. A copy writes up to seven bytes past its end: fill a buffer from its start to its end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import extending, njit, types
 
 PADDING = 8
+AHEAD = 12  # rows to prefetch
+
+# numba's own type for it does not know that the first argument is the compiler's.
+_intrinsic: Callable[[Any], Any] = extending.intrinsic
 
 
 def _word(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> Any:
@@ -21,8 +25,8 @@ def _word(context: Any, builder: Any, array_type: Any, array: Any, at: Any) -> A
     return builder.bitcast(place, ir.IntType(64).as_pointer())
 
 
-@intrinsic
-def load(_: Any, data: Any, at: Any) -> Any:
+@_intrinsic
+def load(_: Any, data: Any, at: Any) -> Any:  # noqa: ARG001 - arguments are declared, not used
     """The eight bytes at this place as a little-endian uint64."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -31,8 +35,8 @@ def load(_: Any, data: Any, at: Any) -> Any:
     return types.uint64(data, types.int64), code
 
 
-@intrinsic
-def store(_: Any, out: Any, at: Any, word: Any) -> Any:
+@_intrinsic
+def store(_: Any, out: Any, at: Any, word: Any) -> Any:  # noqa: ARG001
     """Put a uint64 at this place, little-endian."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -41,6 +45,34 @@ def store(_: Any, out: Any, at: Any, word: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(out, types.int64, types.uint64), code
+
+
+@_intrinsic
+def folded(_: Any, one: Any, other: Any) -> Any:  # noqa: ARG001
+    """The halves of the 128-bit product of two uint64, xored."""
+
+    def code(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(number, wide) for number in arguments))
+        high = builder.lshr(product, ir.Constant(wide, 64))
+        return builder.trunc(builder.xor(product, high), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), code
+
+
+@_intrinsic
+def prefetch(_: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
+    """Have the memory at this place fetched; it is wanted soon, and stands where the processor cannot foresee it."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _word(context, builder, signature.args[0], *arguments)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, ir.IntType(32), ir.IntType(32), ir.IntType(32)])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        flags = [ir.Constant(ir.IntType(32), value) for value in (0, 3, 1)]  # to read, keep, data
+        builder.call(function, [place, *flags])
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64), code
 
 
 @njit(cache=True)
@@ -68,18 +100,16 @@ def copy(data: Any, start: Any, size: Any, out: Any, at: Any) -> Any:
 
 
 @njit(cache=True)
-def digest(data: Any, at: Any, size: Any) -> Any:
-    """A 64-bit hash of these bytes, for tables that live as long as this process."""
-    factor = np.uint64(0x9E3779B97F4A7C15)
-    value = np.uint64(size) * factor
+def digest(data: Any, at: Any, size: Any, seed: Any) -> Any:
+    """A 64-bit hash of these bytes. Pattern fingerprints are made of it and stored: it never changes."""
+    value = folded(np.uint64(seed) ^ np.uint64(0x9E3779B97F4A7C15), np.uint64(size) ^ np.uint64(0xE7037ED1A0B428DB))
     while size > 8:
-        value = (value ^ load(data, at)) * factor
-        value ^= value >> np.uint64(32)
+        value = folded(value ^ load(data, at), np.uint64(0xA0761D6478BD642F))
         at += 8
         size -= 8
     if size > 0:
-        value = (value ^ tail(load(data, at), size)) * factor
-    return value ^ (value >> np.uint64(29))
+        value = folded(value ^ tail(load(data, at), size), np.uint64(0x8EBC6AF09C88C6E3))
+    return value
 
 
 @njit(cache=True)

@@ -2,75 +2,76 @@
 
 Attributes come in the same order record after record, so the number that followed last time is tried first; most
 lookups are then one comparison and no hash.
+
+The names are one array, because jitted functions pay for every array they are given: row i + 1 is the name numbered i,
+row 0 stands for "no name", and the column `slot` is, for itself, an open-addressing hash table of rows.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import secrets
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from lakerunner.pipeline.read.memory import digest, same
+from lakerunner.pipeline.read.memory import AHEAD, digest, prefetch, same
 
-# `after` is the number that was asked for after this one, plus one.
-_NAME = np.dtype([("at", np.int32), ("size", np.int32), ("after", np.int32)])
-
-
-class Names(NamedTuple):
-    """`list[i]` is the name numbered i - 1 (0 stands for "none before"), `slots` an open-addressing table of numbers
-    plus one, `count` the names so far."""
-
-    list: Any
-    slots: Any
-    count: Any
+# `after` is the row that was asked for after this one. In row 0, `size` is the number of names, and `at` the seed of
+# the hash: a sender who could foresee it could make all his names collide.
+_NAME = np.dtype([("at", np.int32), ("size", np.int32), ("after", np.int32), ("slot", np.int32)])
 
 
-def names_for(most: int) -> Names:
+def names_for(most: int) -> Any:
     """Room for this many different names. Fresh zero pages cost nothing until they are touched."""
-    slots = 1 << max(4, (2 * most + 2).bit_length())
-    return Names(np.zeros(most + 1, _NAME), np.zeros(slots, np.int32), np.zeros(1, np.int64))
+    names = np.zeros(1 << max(4, (2 * most + 1).bit_length()), _NAME)
+    names["at"][0] = secrets.randbits(31)
+    return names
 
 
-def texts_of(names: Names, data: Any) -> list[bytes]:
+def slices_of_names(names: Any) -> tuple[Any, Any]:
+    """(at, size) of each name by number."""
+    known = names[1 : int(names["size"][0]) + 1]
+    return np.ascontiguousarray(known["at"]), np.ascontiguousarray(known["size"])
+
+
+def texts_of(names: Any, data: Any) -> list[bytes]:
     """The names by number."""
-    known = names.list[1 : int(names.count[0]) + 1]
-    return [
-        data[at : at + size].tobytes() for at, size in zip(known["at"].tolist(), known["size"].tolist(), strict=True)
-    ]
+    at, size = slices_of_names(names)
+    return [data[start : start + length].tobytes() for start, length in zip(at.tolist(), size.tolist(), strict=True)]
 
 
 @njit(cache=True)
-def number_all(data: Any, at: Any, size: Any, names: Names) -> Any:
+def number_all(data: Any, at: Any, size: Any, names: Any) -> Any:
     """The numbers of many names; -1 where at < 0. A name equal to the one before it is found at once."""
     numbers = np.empty(len(at), np.int32)
     for row in range(len(at)):
-        numbers[row] = -1 if at[row] < 0 else number_of(data, np.int64(at[row]), np.int64(size[row]), names, -1)
+        prefetch(data, np.int64(at[min(row + AHEAD, len(at) - 1)]))
+        numbers[row] = -1
+        if at[row] >= 0:
+            numbers[row] = number_of(data, np.int64(at[row]), np.int64(size[row]), names, np.int64(-1))
     return numbers
 
 
 @njit(cache=True)
-def number_of(data: Any, at: Any, size: Any, names: Names, before: Any) -> Any:
+def number_of(data: Any, at: Any, size: Any, names: Any, before: Any) -> Any:
     """The number of this name; `before` is the number that was asked for before it, or -1."""
-    guess = names.list[before + 1].after
-    if guess > 0:
-        known = names.list[guess]
-        if known.size == size and same(data, at, known.at, size):
-            return np.int64(guess - 1)
-    mask = np.int64(len(names.slots) - 1)
-    slot = np.int64(digest(data, at, size) & np.uint64(mask))
+    guess = np.int64(names[before + 1].after)
+    if guess > 0 and names[guess].size == size and same(data, at, np.int64(names[guess].at), size):
+        return guess - 1
+    mask = np.int64(len(names) - 1)
+    place = np.int64(digest(data, at, size, names[0].at) & np.uint64(mask))
     while True:
-        found = np.int64(names.slots[slot])
-        if found == 0:
-            found = names.count[0] + 1
-            names.count[0] = found
-            names.slots[slot] = found
-            names.list[found].at = at
-            names.list[found].size = size
+        row = np.int64(names[place].slot)
+        if row == 0:
+            row = np.int64(names[0].size) + 1
+            names[0].size = row
+            names[place].slot = row
+            names[row].at = at
+            names[row].size = size
             break
-        known = names.list[found]
-        if known.size == size and same(data, at, known.at, size):
+        if names[row].size == size and same(data, at, np.int64(names[row].at), size):
             break
-        slot = (slot + 1) & mask
-    names.list[before + 1].after = found
-    return found - 1
+        place = (place + 1) & mask
+    names[before + 1].after = row
+    return row - 1

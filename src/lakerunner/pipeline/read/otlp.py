@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.read.memory import PADDING
 from lakerunner.pipeline.read.repair import repaired
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.read.walk import ENTITY_REFS
@@ -33,7 +35,7 @@ from lakerunner.pipeline.read.wire import (
     VARINT,
     WRONG_TYPE,
     Field,
-    Grammar,
+    Messages,
     Verdict,
     check,
     check_value,
@@ -41,8 +43,6 @@ from lakerunner.pipeline.read.wire import (
     explain,
     grammar,
 )
-
-Messages = Mapping[str, Mapping[int, Field]]
 
 _KEY_VALUE = {1: Field("key", STRING), 2: Field("value", MESSAGE, "AnyValue", once=1)}
 _COMMON: Messages = {
@@ -111,8 +111,15 @@ class Request:
     messages: Messages
     item: str
 
-    def tables(self) -> Grammar:
+    @cached_property
+    def tables(self) -> Any:
         return grammar(self.messages)
+
+    def look(self, data: bytes, name: str) -> tuple[int, bool]:
+        """What `repaired` asks for."""
+        counts = np.zeros(len(self.messages), np.int64)
+        verdict = check(np.frombuffer(data, np.uint8), self.tables, list(self.messages).index(name), counts)
+        return int(counts.sum()), verdict.odd
 
 
 LOGS_REQUEST = Request("logs", _LOGS, "LogRecord")
@@ -132,8 +139,8 @@ _OTHER_FORMATS = (
 
 @dataclass(frozen=True)
 class Files:
-    """The sound files in one buffer, one after the other up to `end`: concatenated requests are one request. `modified_ns` is
-    that of each item's file."""
+    """The sound files in one buffer, one after the other up to `end`: concatenated requests are one request.
+    `modified_ns` is that of each item's file. `left` did not fit and must be read next."""
 
     data: Any
     end: int
@@ -141,29 +148,32 @@ class Files:
     modified_ns: Any
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
+    left: Sequence[Raw]
 
 
 def joined(raws: Sequence[Raw], request: Request) -> Files:
-    """The sound ones of these files, and why the others are not."""
-    good, failed, parts = [], [], []
+    """As many of these files as fit, the sound ones of them joined, and why the others are not sound."""
+    done, failed, parts, items = [], [], [], []
     total: Counter[str] = Counter()
-    items = []
-    for raw in raws:
+    left: Sequence[Raw] = ()
+    end = 0
+    for number, raw in enumerate(raws):
         try:
-            part, counts = sound(np.frombuffer(raw.data, np.uint8), request)
+            part, counts = sound(np.frombuffer(raw.data.toreadonly(), np.uint8), request)
         except Corrupt as error:
             failed.append((raw.source, str(error)))
             continue
-        good.append(raw.source)
+        if end + len(part) > MAX_BYTES:
+            left = raws[number:]
+            break
+        end += len(part)
+        done.append(raw.source)
         parts.append(part)
         items.append(counts[request.item])
         total.update(counts)
-    end = sum(map(len, parts))
-    if end > MAX_BYTES:
-        raise ValueError(f"{end} bytes at once are more than {MAX_BYTES}: give fewer objects")
-    data = np.concatenate([*parts, np.frombuffer(ENTITY_REFS, np.uint8)])
-    modified_ns = np.repeat(np.array([source.modified_ns for source in good], np.int64), items)
-    return Files(data, end, total, modified_ns, tuple(good), tuple(failed))
+    data = np.concatenate([*parts, ENTITY_REFS, np.zeros(PADDING, np.uint8)])
+    modified_ns = np.repeat(np.array([source.modified_ns for source in done], np.int64), items)
+    return Files(data, end, total, modified_ns, tuple(done), tuple(failed), left)
 
 
 def sound(data: Any, request: Request) -> tuple[Any, dict[str, int]]:
@@ -171,15 +181,16 @@ def sound(data: Any, request: Request) -> tuple[Any, dict[str, int]]:
     them. Corrupt if they are not such a request."""
     if not len(data):
         raise Corrupt("the file is empty")
-    tables = request.tables()
     counts = np.zeros(len(request.messages), np.int64)
-    verdict = check(data, tables, counts)
+    verdict = check(data, request.tables, 0, counts)
     if verdict.code == OK and verdict.odd:
-        data = np.frombuffer(repaired(data), np.uint8)
+        data = np.frombuffer(repaired(data.tobytes(), request.look), np.uint8)
         counts[:] = 0
-        verdict = check(data, tables, counts)
+        verdict = check(data, request.tables, 0, counts)
     if verdict.code != OK:
         raise Corrupt(f"not an OTLP {request.signal} request: {_reason(data, request, verdict)}")
+    if len(data) > MAX_BYTES:
+        raise Corrupt(f"{len(data)} bytes are more than the {MAX_BYTES} that can be read at once: send smaller files")
     if not counts[1]:
         raise Corrupt(f"not an OTLP {request.signal} request: it holds no {list(request.messages)[1]}")
     return data, dict(zip(request.messages, counts.tolist(), strict=True))
@@ -205,9 +216,9 @@ def _signal_of_item(data: Any, verdict: Verdict) -> str:
     while at < verdict.end and code == OK:
         tag, at, code = checked_varint(data, at, verdict.end)
         field, wire_type = divmod(int(tag), 8)
-        if code == OK and wire_type in (0, 1, 2, 5):
-            fields.add((field, wire_type))
-            at, code, _ = check_value(data, at, verdict.end, BYTES, wire_type)
+        fields.add((field, wire_type))
+        if code == OK:
+            at, code = check_value(data, at, verdict.end, wire_type)
     if (1, 2) in fields and {(7, 1), (8, 1)} & fields:
         return "traces"
     if (1, 2) in fields and {(5, 2), (7, 2), (9, 2), (10, 2), (11, 2)} & fields:

@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
-from lakerunner.pipeline.read.names import Names, names_for, number_of
+from lakerunner.pipeline.read.memory import load
+from lakerunner.pipeline.read.names import names_for, number_of
 from lakerunner.pipeline.read.otlp import LOGS_REQUEST, joined
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Numbers, Raw, Read, Rows, Texts
 from lakerunner.pipeline.read.walk import (
@@ -33,7 +34,16 @@ from lakerunner.pipeline.read.walk import (
     read_value,
     strings,
 )
-from lakerunner.pipeline.read.wire import read_varint, skip
+from lakerunner.pipeline.read.wire import FIXED32, FIXED64, STRING, VARINT, read_size, read_varint, skip_field, tag_of
+
+# ResourceLogs and ScopeLogs are alike: first what they are about, then their items.
+_HEAD, _ITEMS, _SCHEMA_URL = (tag_of(number, STRING) for number in (1, 2, 3))
+_TIME, _OBSERVED_TIME = (tag_of(number, FIXED64) for number in (1, 11))
+_SEVERITY_NUMBER, _DROPPED = (tag_of(number, VARINT) for number in (2, 7))
+_SEVERITY_TEXT, _BODY, _ATTRIBUTES, _TRACE_ID, _SPAN_ID, _EVENT_NAME = (
+    tag_of(number, STRING) for number in (3, 5, 6, 9, 10, 12)
+)
+_FLAGS = tag_of(8, FIXED32)
 
 _RECORD = np.dtype(
     [
@@ -57,29 +67,36 @@ _RECORD = np.dtype(
 )
 
 
+class Parts(NamedTuple):
+    """What records are made of, beside their rows: attributes, and the names of texts that are few."""
+
+    attributes: Attributes
+    severity_texts: Any
+    event_names: Any
+
+
 class Logs(NamedTuple):
-    """All requests, flat. `records` has one more row at the end to close the last one's attributes."""
+    """All requests, flat. `records` has one more row at the end to close the last one's attributes. `counts` are the
+    records and their attributes so far."""
 
     records: Any
-    count: Any
-    attributes: Attributes
+    parts: Parts
     scopes: Owners
     resources: Owners
-    severity_texts: Names
-    event_names: Names
+    counts: Any
 
 
 def read_logs(raws: Sequence[Raw]) -> Read:
     """The log records of these objects."""
     files = joined(raws, LOGS_REQUEST)
     if not files.counts.get("LogRecord"):
-        return Read(None, files.done, files.failed)
+        return Read(None, files.done, files.failed, files.left)
     logs = _logs_for(files.counts)
     _read_requests(files.data, files.end, logs)
     records = logs.records[:-1]
     scope = records["scope"]
     attached = {
-        ATTRIBUTES.map_column: Attached(logs.attributes.values, logs.attributes.keys, logs.records["first"]),
+        ATTRIBUTES.map_column: Attached(*logs.parts.attributes, logs.records["first"]),
         SCOPE.map_column: attached_to(logs.scopes, scope),
         RESOURCE.map_column: attached_to(logs.resources, logs.scopes.rows["resource"][scope]),
     }
@@ -87,7 +104,8 @@ def read_logs(raws: Sequence[Raw]) -> Read:
         **_record_columns(logs, records, files.data),
         **common_columns(logs.scopes, logs.resources, files.data, scope),
     }
-    return Read(Rows(len(records), files.data, columns, attached, files.modified_ns), files.done, files.failed)
+    rows = Rows(len(records), files.data, columns, attached, files.modified_ns)
+    return Read(rows, files.done, files.failed, files.left)
 
 
 def _record_columns(logs: Logs, records: Any, data: Any) -> dict[str, Column]:
@@ -99,8 +117,8 @@ def _record_columns(logs: Logs, records: Any, data: Any) -> dict[str, Column]:
         "time_unix_nano": Numbers(records["time"]),
         "observed_time_unix_nano": Numbers(records["observed"]),
         "severity_number": Numbers(records["severity_number"]),
-        "severity_text": Coded(records["severity_text"], strings(logs.severity_texts, data)),
-        "event_name": Coded(records["event_name"], strings(logs.event_names, data)),
+        "severity_text": Coded(records["severity_text"], strings(logs.parts.severity_texts, data)),
+        "event_name": Coded(records["event_name"], strings(logs.parts.event_names, data)),
         "body": Json(body),
         "trace_id": Texts(BYTES, records["trace_at"], records["trace_size"], empty_is_null=True),
         "span_id": Texts(BYTES, records["span_at"], records["span_size"], empty_is_null=True),
@@ -113,126 +131,117 @@ def _logs_for(counts: Mapping[str, int]) -> Logs:
     records = counts["LogRecord"]
     return Logs(
         np.zeros(records + 1, _RECORD),
-        np.zeros(1, np.int64),
-        attributes_for(counts["LogRecord.attributes"]),
+        Parts(attributes_for(counts["LogRecord.attributes"]), names_for(records), names_for(records)),
         owners_for(counts["ScopeLogs"], counts["Scope.attributes"]),
         owners_for(counts["ResourceLogs"], counts["Resource.attributes"] + counts["EntityRef"]),
-        names_for(records + 1),
-        names_for(records + 1),
+        np.zeros(2, np.int64),
     )
 
 
 @njit(cache=True)
-def _fixed(data: Any, at: Any, size: Any) -> Any:
-    value = np.uint64(0)
-    for place in range(size):
-        value |= np.uint64(data[at + place]) << np.uint64(8 * place)
-    return value
-
-
-@njit(cache=True)
-def _read_record(data: Any, at: Any, end: Any, logs: Logs, record: Any) -> Any:
-    before = -1
-    text_at, text_size, event_at, event_size = 0, 0, 0, 0
-    record.first = logs.attributes.count[0]
+def _read_record(data: Any, at: Any, end: Any, record: Any, parts: Parts) -> Any:
+    """A LogRecord into its row; how many attributes there are now, of which `record.first` were there before."""
+    text_at, text_end, event_at, event_end = at, at, at, at
+    count = np.int64(record.first)
     record.body_kind = ABSENT
     while at < end:
-        tag, at = read_varint(data, at)
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        if wire_type == 2:
-            length, at = read_varint(data, at)
-            stop = at + np.int64(length)
-            if field == 6:
-                before = read_pair(data, at, stop, logs.attributes, before)
-            elif field == 5:
-                record.body_kind, record.body_at, record.body_size = read_value(data, at, stop)
-            elif field == 3:
-                text_at, text_size = at, stop - at
-            elif field == 9:
-                record.trace_at, record.trace_size = at, stop - at
-            elif field == 10:
-                record.span_at, record.span_size = at, stop - at
-            elif field == 12:
-                event_at, event_size = at, stop - at
-            at = stop
-            continue
-        stop = skip(data, at, wire_type)
-        if field == 1:
-            record.time = _fixed(data, at, 8)
-        elif field == 11:
-            record.observed = _fixed(data, at, 8)
-        elif field == 8:
-            record.flags = np.uint32(_fixed(data, at, 4))
-        elif field == 2:
-            number, _ = read_varint(data, at)
+        tag = data[at]
+        if tag == _ATTRIBUTES:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, count, parts.attributes)
+            count += 1
+        elif tag == _TIME:
+            record.time = load(data, at + 1)
+            at += 9
+        elif tag == _OBSERVED_TIME:
+            record.observed = load(data, at + 1)
+            at += 9
+        elif tag == _SEVERITY_NUMBER:
+            number, at = read_varint(data, at + 1)
             record.severity_number = np.int32(np.uint32(number & np.uint64(0xFFFFFFFF)))
-        elif field == 7:
-            number, _ = read_varint(data, at)
+        elif tag == _SEVERITY_TEXT:
+            text_at, at = read_size(data, at + 1)
+            text_end = at
+        elif tag == _BODY:
+            start, at = read_size(data, at + 1)
+            record.body_kind, record.body_at, record.body_size = read_value(data, start, at)
+        elif tag == _TRACE_ID:
+            start, at = read_size(data, at + 1)
+            record.trace_at, record.trace_size = start, at - start
+        elif tag == _SPAN_ID:
+            start, at = read_size(data, at + 1)
+            record.span_at, record.span_size = start, at - start
+        elif tag == _FLAGS:
+            record.flags = np.uint32(load(data, at + 1) & np.uint64(0xFFFFFFFF))
+            at += 5
+        elif tag == _DROPPED:
+            number, at = read_varint(data, at + 1)
             record.dropped = np.uint32(number & np.uint64(0xFFFFFFFF))
-        at = stop
-    record.severity_text = number_of(data, text_at, text_size, logs.severity_texts, -1)
-    record.event_name = number_of(data, event_at, event_size, logs.event_names, -1)
+        elif tag == _EVENT_NAME:
+            event_at, at = read_size(data, at + 1)
+            event_end = at
+        else:
+            at = skip_field(data, at)
+    record.severity_text = number_of(data, text_at, text_end - text_at, parts.severity_texts, np.int64(-1))
+    record.event_name = number_of(data, event_at, event_end - event_at, parts.event_names, np.int64(-1))
+    return count
 
 
 @njit(cache=True)
 def _read_scope_logs(data: Any, at: Any, end: Any, logs: Logs) -> Any:
-    index = logs.scopes.count[0]
-    logs.scopes.count[0] = index + 1
+    index = logs.scopes.counts[0]
+    logs.scopes.counts[0] = index + 1
     scope = logs.scopes.rows[index]
-    scope.first = logs.scopes.attributes.count[0]
-    scope.resource = logs.resources.count[0] - 1
+    scope.first = logs.scopes.counts[1]
+    scope.resource = logs.resources.counts[0] - 1
     while at < end:
-        tag, at = read_varint(data, at)
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        stop = skip(data, at, wire_type)
-        if field == 1:
-            _, at = read_varint(data, at)
-            read_scope(data, at, stop, scope, logs.scopes.attributes)
-        elif field == 2:
-            _, at = read_varint(data, at)
-            row = logs.count[0]
-            logs.count[0] = row + 1
-            logs.records[row].scope = index
-            _read_record(data, at, stop, logs, logs.records[row])
-        elif field == 3:
-            _, at = read_varint(data, at)
-            scope.schema_url_at, scope.schema_url_size = at, stop - at
-        at = stop
+        tag = data[at]
+        if tag == _ITEMS:
+            start, at = read_size(data, at + 1)
+            record = logs.records[logs.counts[0]]
+            record.scope, record.first = index, logs.counts[1]
+            logs.counts[1] = _read_record(data, start, at, record, logs.parts)
+            logs.counts[0] += 1
+        elif tag == _HEAD:
+            start, at = read_size(data, at + 1)
+            read_scope(data, start, at, index, logs.scopes)
+        elif tag == _SCHEMA_URL:
+            start, at = read_size(data, at + 1)
+            scope.schema_url_at, scope.schema_url_size = start, at - start
+        else:
+            at = skip_field(data, at)
 
 
 @njit(cache=True)
 def _read_resource_logs(data: Any, at: Any, end: Any, logs: Logs) -> Any:
-    resource = logs.resources.rows[logs.resources.count[0]]
-    logs.resources.count[0] += 1
-    resource.first = logs.resources.attributes.count[0]
+    index = logs.resources.counts[0]
+    logs.resources.counts[0] = index + 1
+    resource = logs.resources.rows[index]
+    resource.first = logs.resources.counts[1]
     while at < end:
-        tag, at = read_varint(data, at)
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        stop = skip(data, at, wire_type)
-        if field == 1:
-            _, at = read_varint(data, at)
-            read_resource(data, at, stop, resource, logs.resources.attributes)
-        elif field == 2:
-            _, at = read_varint(data, at)
-            _read_scope_logs(data, at, stop, logs)
-        elif field == 3:
-            _, at = read_varint(data, at)
-            resource.schema_url_at, resource.schema_url_size = at, stop - at
-        at = stop
+        tag = data[at]
+        if tag == _ITEMS:
+            start, at = read_size(data, at + 1)
+            _read_scope_logs(data, start, at, logs)
+        elif tag == _HEAD:
+            start, at = read_size(data, at + 1)
+            read_resource(data, start, at, index, logs.resources)
+        elif tag == _SCHEMA_URL:
+            start, at = read_size(data, at + 1)
+            resource.schema_url_at, resource.schema_url_size = start, at - start
+        else:
+            at = skip_field(data, at)
 
 
 @njit(cache=True)
 def _read_requests(data: Any, end: Any, logs: Logs) -> Any:
-    """All requests, one after the other: concatenated messages read as one message that holds them all."""
-    at = 0
+    at = np.int64(0)
     while at < end:
-        tag, at = read_varint(data, at)
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        stop = skip(data, at, wire_type)
-        if field == 1:
-            _, at = read_varint(data, at)
-            _read_resource_logs(data, at, stop, logs)
-        at = stop
-    logs.records[logs.count[0]].first = logs.attributes.count[0]
+        if data[at] == _HEAD:
+            start, at = read_size(data, at + 1)
+            _read_resource_logs(data, start, at, logs)
+        else:
+            at = skip_field(data, at)
+    logs.records[logs.counts[0]].first = logs.counts[1]
     for owners in (logs.scopes, logs.resources):
-        owners.rows[owners.count[0]].first = owners.attributes.count[0]
+        owners.rows[owners.counts[0]].first = owners.counts[1]

@@ -1,19 +1,18 @@
 """Rows as every reader gives them: columns that still point into the input, and who owns which attributes.
 
-Nothing has been copied out of `data` yet. The steps add columns and choose an order; pipeline/steps/take.py then copies each
+Nothing has been copied out of `data` yet. The steps add columns and choose an order; steps/take.py then copies each
 value once, straight to where the segment wants it. That is why a column here is not an Arrow array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.read.names import Names
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class Texts:
 
 @dataclass(frozen=True)
 class Coded:
-    """Few different values: `values[codes[r]]` for row r, or `values[codes[owner[r]]]` where rows have an owner; a code of
-    -1 is null."""
+    """Few different values: `values[codes[r]]` for row r, or `values[codes[owner[r]]]` where rows have an owner; a code
+    of -1 is null."""
 
     codes: Any
     values: pa.Array
@@ -61,15 +60,16 @@ class Json:
 
 
 Column = Numbers | Texts | Coded | Json
+C = TypeVar("C", Numbers, Texts, Coded, Json)
 
 
 @dataclass(frozen=True)
 class Attached:
     """The attributes of one scope (model.signal.SCOPES). Owner i has the values first[i] to first[i + 1]; row r belongs
-    to owner[r], or to owner r where `owner` is None."""
+    to owner[r], or to owner r where `owner` is None. `keys` are names (read/names.py)."""
 
     values: Any
-    keys: Names
+    keys: Any
     first: Any
     owner: Any = None
 
@@ -84,12 +84,12 @@ class Rows:
     attached: Mapping[str, Attached]
     fallback_time: Any
 
-    def numbers(self, name: str) -> Any:
-        """The values of a Numbers column of rows."""
+    def column(self, name: str, kind: type[C]) -> C:
+        """The column of this name, which must be of this kind."""
         column = self.columns[name]
-        if not isinstance(column, Numbers) or column.owner is not None:
-            raise TypeError(f"{name} is not a number per row")
-        return column.values
+        if not isinstance(column, kind):
+            raise TypeError(f"{name} is {type(column).__name__}, not {kind.__name__}")
+        return column
 
     def plus(self, **columns: Column) -> Rows:
         return replace(self, columns={**self.columns, **columns})
@@ -97,8 +97,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Read:
-    """What a reader gives: rows of the objects that are `done`, and the reasons of those that are not."""
+    """What a reader gives: the rows of the objects that are `done`, None if there are no rows; the reasons of those
+    that `failed`; and objects that were `left` because there is a limit to what can be read at once."""
 
     rows: Rows | None
     done: tuple[SourceObject, ...]
-    failed: tuple[tuple[SourceObject, str], ...] = field(default=())
+    failed: tuple[tuple[SourceObject, str], ...]
+    left: Sequence[Raw]

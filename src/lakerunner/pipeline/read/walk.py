@@ -1,4 +1,4 @@
-"""What every OTLP signal has in common, read from checked bytes into flat arrays: values, attributes, resources, scopes.
+"""What every OTLP signal has in common, from checked bytes into flat arrays: values, attributes, resources, scopes.
 
 Nothing is copied here. A text is (at, size) into the input, a value (kind, at, size), where kind is the field number
 of AnyValue and at..at+size the encoded payload.
@@ -12,13 +12,19 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from lakerunner.pipeline.read.names import Names, names_for, number_all, number_of, texts_of
+from lakerunner.pipeline.read.memory import PADDING
+from lakerunner.pipeline.read.names import names_for, number_all, number_of, texts_of
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers
-from lakerunner.pipeline.read.wire import read_varint, skip
+from lakerunner.pipeline.read.wire import BYTES as _LENGTH
+from lakerunner.pipeline.read.wire import VARINT, read_size, read_varint, skip_field, tag_of
 
 # AnyValue's field numbers; ABSENT: there is no AnyValue at all.
 ABSENT, NULL, STRING, BOOL, INT, DOUBLE, ARRAY, KVLIST, BYTES = -1, 0, 1, 2, 3, 4, 5, 6, 7
-ENTITY_REFS = b"lakerunner.entity_refs"
+# The key under which a resource's entity_refs are kept; it stands behind the input, before the padding.
+ENTITY_REFS = np.frombuffer(b"lakerunner.entity_refs", np.uint8)
+
+_FIELD_1, _FIELD_2, _FIELD_3 = (tag_of(number, _LENGTH) for number in (1, 2, 3))
+_NUMBER_2, _NUMBER_4 = tag_of(2, VARINT), tag_of(4, VARINT)
 
 VALUE = np.dtype([("key", np.int32), ("kind", np.int32), ("at", np.int32), ("size", np.int32)])
 OWNER = np.dtype(
@@ -37,23 +43,27 @@ OWNER = np.dtype(
 
 
 class Attributes(NamedTuple):
-    """`values` of all owners one after the other, `keys` interned, `count` the values so far."""
+    """`values` of all owners one after the other; `keys` are names."""
 
     values: Any
-    keys: Names
-    count: Any
+    keys: Any
 
 
 class Owners(NamedTuple):
-    """Resources or scopes, with one more row at the end to close the last one's attributes."""
+    """Resources or scopes, with one more row at the end to close the last one's attributes. `counts` are the owners and
+    the attributes so far."""
 
     rows: Any
     attributes: Attributes
-    count: Any
+    counts: Any
 
 
 def attributes_for(count: int) -> Attributes:
-    return Attributes(np.zeros(count, VALUE), names_for(count), np.zeros(1, np.int64))
+    return Attributes(np.zeros(count, VALUE), names_for(count))
+
+
+def owners_for(count: int, attributes: int) -> Owners:
+    return Owners(np.zeros(count + 1, OWNER), attributes_for(attributes), np.zeros(2, np.int64))
 
 
 def attached_to(owners: Owners, owner_of_row: Any) -> Attached:
@@ -75,105 +85,101 @@ def common_columns(scopes: Owners, resources: Owners, data: Any, scope_of_row: A
 
 def _coded(owners: Owners, field: str, data: Any, owner_of_row: Any) -> Coded:
     names = names_for(len(owners.rows))
-    codes = number_all(data, owners.rows[f"{field}_at"], owners.rows[f"{field}_size"], names)
+    at, size = (np.ascontiguousarray(owners.rows[f"{field}_{part}"]) for part in ("at", "size"))
+    codes = number_all(data, at, size, names)
     return Coded(codes, strings(names, data), owner_of_row)
 
 
-def strings(names: Names, data: Any) -> pa.Array:
+def strings(names: Any, data: Any) -> pa.Array:
     return pa.array(texts_of(names, data), pa.binary()).cast(pa.string())
-
-
-def owners_for(count: int, attributes: int) -> Owners:
-    return Owners(np.zeros(count + 1, OWNER), attributes_for(attributes), np.zeros(1, np.int64))
 
 
 @njit(cache=True)
 def read_value(data: Any, at: Any, end: Any) -> Any:
     """(kind, at, size) of the AnyValue that these bytes are."""
-    kind, place, size = NULL, at, 0
+    kind, start, stop = np.int64(NULL), at, at
     while at < end:
-        tag, at = read_varint(data, at)
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        if wire_type == 2:
-            length, at = read_varint(data, at)
-            stop = at + np.int64(length)
+        tag = data[at]
+        field = np.int64(tag >> 3)
+        if tag >= 0x80 or field < STRING or field > BYTES:
+            at = skip_field(data, at)
+            continue
+        kind = field
+        if tag & 7 == 2:
+            start, stop = read_size(data, at + 1)
         else:
-            stop = skip(data, at, wire_type)
-        if STRING <= field <= BYTES:
-            kind, place, size = field, at, stop - at
+            start, stop = at + 1, skip_field(data, at)
         at = stop
-    return kind, place, size
+    return kind, start, stop - start
 
 
 @njit(cache=True)
-def read_pair(data: Any, at: Any, end: Any, attributes: Attributes, before: Any) -> Any:
-    """Append the KeyValue that these bytes are; the number of its key. `before` is the key before it, or -1."""
-    key_at, key_size = at, 0
-    row = attributes.count[0]
-    attributes.count[0] = row + 1
+def read_pair(data: Any, at: Any, end: Any, row: Any, attributes: Attributes) -> Any:
+    """The KeyValue that these bytes are into this row of the values."""
+    key_at, key_end = at, at
+    kind, start, size = np.int64(NULL), at, np.int64(0)
+    while at < end:
+        tag = data[at]
+        if tag == _FIELD_1:
+            key_at, at = read_size(data, at + 1)
+            key_end = at
+        elif tag == _FIELD_2:
+            start, at = read_size(data, at + 1)
+            kind, start, size = read_value(data, start, at)
+        else:
+            at = skip_field(data, at)
+    # The row before may be another owner's: then the guess is a wrong one, which only costs time.
+    before = np.int64(attributes.values[row - 1].key) if row > 0 else np.int64(-1)
     value = attributes.values[row]
-    while at < end:
-        tag, at = read_varint(data, at)
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        if field == 1:
-            length, at = read_varint(data, at)
-            key_at, key_size = at, np.int64(length)
-            at += key_size
-        elif field == 2:
-            length, at = read_varint(data, at)
-            stop = at + np.int64(length)
-            value.kind, value.at, value.size = read_value(data, at, stop)
-            at = stop
-        else:
-            at = skip(data, at, wire_type)
-    key = number_of(data, key_at, key_size, attributes.keys, before)
-    value.key = key
-    return key
+    value.key = number_of(data, key_at, key_end - key_at, attributes.keys, before)
+    value.kind, value.at, value.size = kind, start, size
 
 
 @njit(cache=True)
-def read_resource(data: Any, at: Any, end: Any, resource: Any, attributes: Attributes) -> Any:
+def read_resource(data: Any, at: Any, end: Any, row: Any, owners: Owners) -> Any:
     """A Resource into its row. Called again for the same row, it merges as protobuf does."""
-    before = -1
+    count = owners.counts[1]
     while at < end:
-        tag, at = read_varint(data, at)
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        stop = skip(data, at, wire_type)
-        if field == 1:
-            _, at = read_varint(data, at)
-            before = read_pair(data, at, stop, attributes, before)
-        elif field == 2:
-            dropped, at = read_varint(data, at)
-            resource.dropped = np.uint32(dropped & np.uint64(0xFFFFFFFF))
-        elif field == 3:
-            _, at = read_varint(data, at)
-            row = attributes.count[0]
-            attributes.count[0] = row + 1
-            name_at = len(data) - len(ENTITY_REFS)
-            before = number_of(data, name_at, len(ENTITY_REFS), attributes.keys, before)
-            value = attributes.values[row]
-            value.key, value.kind, value.at, value.size = before, BYTES, at, stop - at
-        at = stop
+        tag = data[at]
+        if tag == _FIELD_1:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, count, owners.attributes)
+            count += 1
+        elif tag == _NUMBER_2:
+            dropped, at = read_varint(data, at + 1)
+            owners.rows[row].dropped = np.uint32(dropped & np.uint64(0xFFFFFFFF))
+        elif tag == _FIELD_3:
+            start, at = read_size(data, at + 1)
+            size = np.int64(len(ENTITY_REFS))
+            value = owners.attributes.values[count]
+            value.key = number_of(data, len(data) - PADDING - size, size, owners.attributes.keys, np.int64(-1))
+            value.kind, value.at, value.size = BYTES, start, at - start
+            count += 1
+        else:
+            at = skip_field(data, at)
+    owners.counts[1] = count
 
 
 @njit(cache=True)
-def read_scope(data: Any, at: Any, end: Any, scope: Any, attributes: Attributes) -> Any:
+def read_scope(data: Any, at: Any, end: Any, row: Any, owners: Owners) -> Any:
     """An InstrumentationScope into its row. Called again for the same row, it merges as protobuf does."""
-    before = -1
+    count = owners.counts[1]
+    scope = owners.rows[row]
     while at < end:
-        tag, at = read_varint(data, at)
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        stop = skip(data, at, wire_type)
-        if field == 1:
-            _, at = read_varint(data, at)
-            scope.name_at, scope.name_size = at, stop - at
-        elif field == 2:
-            _, at = read_varint(data, at)
-            scope.version_at, scope.version_size = at, stop - at
-        elif field == 3:
-            _, at = read_varint(data, at)
-            before = read_pair(data, at, stop, attributes, before)
-        elif field == 4:
-            dropped, at = read_varint(data, at)
+        tag = data[at]
+        if tag == _FIELD_1:
+            start, at = read_size(data, at + 1)
+            scope.name_at, scope.name_size = start, at - start
+        elif tag == _FIELD_2:
+            start, at = read_size(data, at + 1)
+            scope.version_at, scope.version_size = start, at - start
+        elif tag == _FIELD_3:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, count, owners.attributes)
+            count += 1
+        elif tag == _NUMBER_4:
+            dropped, at = read_varint(data, at + 1)
             scope.dropped = np.uint32(dropped & np.uint64(0xFFFFFFFF))
-        at = stop
+        else:
+            at = skip_field(data, at)
+    owners.counts[1] = count

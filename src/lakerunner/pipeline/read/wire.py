@@ -1,12 +1,11 @@
 """The protobuf wire format, checked in one pass before anything is read from it.
 
-Comes in: the bytes of one message and a `Grammar`, the tables of what may stand where. Goes out: a `Verdict`
-and, per message type, how often it occurs. After a verdict of OK every tag, length and number of the bytes stands
-inside its message, every known field has its wire type, and nesting is bounded: `walk` functions may then read
-without looking again.
+Comes in: the bytes of one message and its grammar, the table of what may stand where. Goes out: a `Verdict` and, per
+message type, how often it occurs. After a verdict of OK every tag, length and number stands inside its message, every
+known field has its wire type, and nesting is bounded: the `read_` and `skip_` functions then need not look again.
 
-We are stricter than protobuf asks: a known field with another wire type, a group, a number that does not fit
-64 bits are errors here, because each of them means that the bytes are not what they claim to be.
+We are stricter than protobuf asks: a known field with another wire type, a group, a number that does not fit 64 bits
+are errors here, because each of them means that the bytes are not what they claim to be.
 """
 
 from __future__ import annotations
@@ -18,23 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from lakerunner.pipeline.read.memory import is_ascii
+from lakerunner.pipeline.read.memory import is_ascii, load
 
-VARINT, FIXED64, TIME, FIXED32, BYTES, STRING, MESSAGE = range(1, 8)  # 0: a field we do not know
-_WIRE_TYPE = np.array([-1, 0, 1, 1, 5, 2, 2, 2], np.int8)
-_FIELDS = 17  # field numbers below this may be known
+VARINT, FIXED64, TIME, FIXED32, BYTES, STRING, MESSAGE = range(1, 8)  # kinds of known fields
+_WIRE_TYPE = {VARINT: 0, FIXED64: 1, TIME: 1, FIXED32: 5, BYTES: 2, STRING: 2, MESSAGE: 2}
 
 # The same depth as the protobuf libraries: messages inside messages, the outermost not counted.
 MAX_DEPTH = 100
 # A segment's time range is half-open in int64, so the last representable instant cannot be a timestamp.
 LAST_TIME = np.uint64(2**63 - 2)
 
-OK, TRUNCATED, OVERLONG, BAD_TAG, BAD_GROUP, WRONG_TYPE, TOO_DEEP, TOO_LONG = range(8)
+OK, TRUNCATED, OVERLONG, BAD_TAG, BAD_TYPE, WRONG_TYPE, TOO_DEEP, TOO_LONG = range(8)
 _TROUBLES = {
     TRUNCATED: "ends in the middle of a field",
     OVERLONG: "holds a number of more than 64 bits",
     BAD_TAG: "holds a field number that cannot be",
-    BAD_GROUP: "holds a field of a wire type that OTLP does not use",
+    BAD_TYPE: "holds a field of a wire type that OTLP does not use",
     TOO_DEEP: f"is nested deeper than {MAX_DEPTH} messages",
     TOO_LONG: "holds a field that is longer than what is left of it",
 }
@@ -42,8 +40,8 @@ _TROUBLES = {
 
 @dataclass(frozen=True)
 class Field:
-    """A known field. `once` marks what protobuf merges or lets win when it stands in a message twice: fields of one
-    message with the same nonzero mark."""
+    """A known field. `once` is 1 where a second one in the same message would be merged with the first, or replace it:
+    that is odd, and read only after repair."""
 
     name: str
     kind: int
@@ -51,12 +49,7 @@ class Field:
     once: int = 0
 
 
-class Grammar(NamedTuple):
-    """The tables as arrays, by message type and field number; type 0 is the outermost message."""
-
-    kind: Any
-    child: Any
-    once: Any
+Messages = Mapping[str, Mapping[int, Field]]
 
 
 class Verdict(NamedTuple):
@@ -71,49 +64,71 @@ class Verdict(NamedTuple):
     odd: bool
 
 
-def grammar(messages: Mapping[str, Mapping[int, Field]]) -> Grammar:
-    """The tables of these messages; the first one is the outermost."""
+def tag_of(number: int, kind: int) -> int:
+    """The byte before a field of this number (below 16) and kind."""
+    return number << 3 | _WIRE_TYPE[kind]
+
+
+def varint(number: int) -> bytes:
+    """A number that is not negative, as it stands on the wire."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def grammar(messages: Messages) -> Any:
+    """For each message type and each tag of one byte: kind | once << 4 | child << 8 of the field, 0 where we know none.
+    Types are numbered in their order; the first is the outermost."""
     number = {name: index for index, name in enumerate(messages)}
-    kind, child, once = (np.zeros((len(messages), _FIELDS), np.uint8) for _ in range(3))
+    tables = np.zeros((len(messages), 128), np.int64)
     for name, known in messages.items():
-        for tag, field in known.items():
-            place = number[name], tag
-            kind[place], once[place] = field.kind, field.once
-            child[place] = number[field.child] if field.child else 0
-    return Grammar(kind, child, once)
+        for field_number, field in known.items():
+            tag = tag_of(field_number, field.kind)
+            tables[number[name], tag] = field.kind | field.once << 4 | number.get(field.child, 0) << 8
+    return tables
 
 
 @njit(cache=True)
 def read_varint(data: Any, at: Any) -> Any:
-    """(value, next position) of a varint in bytes that were checked."""
+    """(value, next position) of a varint in checked bytes."""
     byte = data[at]
     at += 1
-    if byte < 0x80:
-        return np.uint64(byte), at
     value = np.uint64(byte & 0x7F)
     shift = np.uint64(7)
-    while True:
+    while byte >= 0x80:
         byte = data[at]
         at += 1
         value |= np.uint64(byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
         shift += np.uint64(7)
+    return value, at
 
 
 @njit(cache=True)
-def skip(data: Any, at: Any, wire_type: Any) -> Any:
-    """The position behind a field of checked bytes whose tag was read."""
+def read_size(data: Any, at: Any) -> Any:
+    """(start, end) of the payload whose length stands here, in checked bytes."""
+    size = np.int64(data[at])
+    at += 1
+    if size >= 0x80:
+        long, at = read_varint(data, at - 1)
+        size = np.int64(long)
+    return at, at + size
+
+
+@njit(cache=True)
+def skip_field(data: Any, at: Any) -> Any:
+    """The position behind the field whose tag stands here, in checked bytes."""
+    tag, at = read_varint(data, at)
+    wire_type = tag & np.uint64(7)
     if wire_type == 0:
-        while data[at] >= 0x80:
-            at += 1
-        return at + 1
+        return read_varint(data, at)[1]
     if wire_type == 1:
         return at + 8
     if wire_type == 5:
         return at + 4
-    size, at = read_varint(data, at)
-    return at + np.int64(size)
+    return read_size(data, at)[1]
 
 
 @njit(cache=True)
@@ -167,96 +182,101 @@ def is_utf8(data: Any, at: Any, end: Any) -> Any:
 
 
 @njit(cache=True)
-def check_value(data: Any, at: Any, end: Any, kind: Any, wire_type: Any) -> Any:
-    """(next position, code, odd) of a field's value that is not a message."""
-    if wire_type == 0:
-        _, at, code = checked_varint(data, at, end)
-        return at, code, False
-    if wire_type == 1 or wire_type == 5:
-        size = 8 if wire_type == 1 else 4
-        if end - at < size:
-            return at, TRUNCATED, False
-        odd = False
-        if kind == TIME:
-            value = np.uint64(0)
-            for place in range(8):
-                value |= np.uint64(data[at + place]) << np.uint64(8 * place)
-            odd = value > LAST_TIME
-        return at + size, OK, odd
+def _checked_size(data: Any, at: Any, end: Any) -> Any:
+    """(start, end, code) of a payload that must end with `end` at the latest."""
+    if at < end and data[at] < 0x80:
+        at, stop = at + 1, at + 1 + np.int64(data[at])
+        return at, stop, OK if stop <= end else TOO_LONG
     size, at, code = checked_varint(data, at, end)
-    if code != OK:
-        return at, code, False
-    if size > np.uint64(end - at):
-        return at, TOO_LONG, False
-    stop = at + np.int64(size)
-    return stop, OK, kind == STRING and not is_utf8(data, at, stop)
+    if code == OK and size > np.uint64(end - at):
+        code = TOO_LONG
+    return at, at + np.int64(size), code
 
 
 @njit(cache=True)
-def _check(data: Any, tables: Any, counts: Any) -> Any:
+def check_value(data: Any, at: Any, end: Any, wire_type: Any) -> Any:
+    """(next position, code) of a field's value, behind its tag."""
+    if wire_type == 0:
+        _, at, code = checked_varint(data, at, end)
+        return at, code
+    if wire_type == 2:
+        _, at, code = _checked_size(data, at, end)
+        return at, code
+    if wire_type == 1 or wire_type == 5:
+        size = 8 if wire_type == 1 else 4
+        return at + size, OK if end - at >= size else TRUNCATED
+    return at, BAD_TYPE
+
+
+@njit(cache=True)
+def _check_unknown(data: Any, at: Any, end: Any, known: Any) -> Any:
+    """(next position, code) of a field whose tag is not among the `known` ones of its message."""
+    tag, at, code = checked_varint(data, at, end)
+    if code != OK:
+        return at, code
+    if tag < np.uint64(8) or tag > np.uint64(0xFFFFFFFF):
+        return at, BAD_TAG
+    if tag < np.uint64(128):
+        field = np.int64(tag) & 0x78
+        if known[field : field + 8].any():
+            return at, WRONG_TYPE
+    return check_value(data, at, end, np.int64(tag & np.uint64(7)))
+
+
+@njit(cache=True)
+def _check(data: Any, tables: Any, message: Any, counts: Any) -> Any:
     """The fields of a Verdict; adds to `counts` the messages of each type."""
-    starts, ends = np.zeros(MAX_DEPTH + 1, np.int64), np.zeros(MAX_DEPTH + 1, np.int64)
-    types, seen = np.zeros(MAX_DEPTH + 1, np.int64), np.zeros(MAX_DEPTH + 1, np.uint8)
-    depth, at, odd, code = 0, 0, False, OK
-    end, message = len(data), 0
-    ends[0] = end
+    # The messages that are open: where they start and end, their type, which marks were seen in them.
+    opened = np.zeros((MAX_DEPTH + 1, 4), np.int64)
+    depth, at, seen = np.int64(0), np.int64(0), np.int64(0)
+    end, odd, code = np.int64(len(data)), False, OK
+    opened[0, 1], opened[0, 2] = end, message
     while True:
         while at == end:
             if depth == 0:
-                return OK, at, message, 0, end, odd
+                return OK, at, message, opened[0, 0], end, odd
             depth -= 1
-            end, message = ends[depth], types[depth]
+            end, message, seen = opened[depth, 1], opened[depth, 2], opened[depth, 3]
         here = at
-        if data[at] < 0x80:
-            tag, at = np.uint64(data[at]), at + 1
-        else:
-            tag, at, code = checked_varint(data, at, end)
-            if code != OK:
-                break
-        field, wire_type = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
-        if field == 0 or tag > np.uint64(0xFFFFFFFF):
-            code = BAD_TAG
-            break
-        if wire_type in (3, 4, 6, 7):
-            code = BAD_GROUP
-            break
-        kind = np.uint8(0)
-        if field < _FIELDS:
-            kind = tables.kind[message, field]
-            if kind != 0:
-                if _WIRE_TYPE[kind] != wire_type:
-                    code = WRONG_TYPE
-                    break
-                mark = tables.once[message, field]
-                odd |= seen[depth] & mark != 0
-                seen[depth] |= mark
-        if kind != MESSAGE:
-            at, code, strange = check_value(data, at, end, kind, wire_type)
-            odd |= strange
+        tag = data[at]
+        field = tables[message, tag] if tag < 128 else 0
+        if field == 0:
+            at, code = _check_unknown(data, here, end, tables[message])
             if code != OK:
                 break
             continue
-        size, at, code = checked_varint(data, at, end)
-        if code == OK and size > np.uint64(end - at):
-            code = TOO_LONG
-        if code == OK and depth == MAX_DEPTH:
+        odd |= seen & field & 16 != 0
+        seen |= field & 16
+        kind = field & 15
+        if kind < BYTES:
+            at, code = check_value(data, here + 1, end, np.int64(tag & 7))
+            if code != OK:
+                break
+            odd |= kind == TIME and load(data, at - 8) > LAST_TIME
+            continue
+        at, stop, code = _checked_size(data, here + 1, end)
+        if code == OK and kind == MESSAGE and depth == MAX_DEPTH:
             code = TOO_DEEP
         if code != OK:
             break
-        message = np.int64(tables.child[message, field])
-        counts[message] += 1
-        depth += 1
-        end = at + np.int64(size)
-        starts[depth], ends[depth], types[depth], seen[depth] = at, end, message, 0
-    return code, here, message, starts[depth], end, odd
+        if kind == MESSAGE:
+            opened[depth, 3] = seen
+            depth += 1
+            end, message, seen = stop, field >> 8, np.int64(0)
+            opened[depth, 0], opened[depth, 1], opened[depth, 2] = at, end, message
+            counts[message] += 1
+        else:
+            odd |= kind == STRING and not is_utf8(data, at, stop)
+            at = stop
+    return code, here, message, opened[depth, 0], end, odd
 
 
-def check(data: Any, tables: Grammar, counts: Any) -> Verdict:
-    """Whether these bytes are a message of this grammar. `counts` (int64 per message type) grows by what it holds."""
-    return Verdict(*_check(data, tables, counts))
+def check(data: Any, tables: Any, message: int, counts: Any) -> Verdict:
+    """Whether these bytes are a message of this type. `counts`, int64 per message type, grows by what is inside."""
+    return Verdict(*_check(data, tables, message, counts))
 
 
-def explain(data: Any, messages: Mapping[str, Mapping[int, Field]], verdict: Verdict) -> str:
+def explain(data: Any, messages: Messages, verdict: Verdict) -> str:
     """What is wrong and where, for a verdict that is not OK."""
     name, known = list(messages.items())[verdict.message]
     where = f"byte {verdict.at}: {name}"

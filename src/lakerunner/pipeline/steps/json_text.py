@@ -11,10 +11,12 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.typed_json import WRAPPERS
-from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING, read_value
-from lakerunner.pipeline.read.wire import MAX_DEPTH, read_varint, skip
+from lakerunner.pipeline.read.memory import load
+from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING, read_value
+from lakerunner.pipeline.read.wire import MAX_DEPTH, MESSAGE, read_size, read_varint, skip_field, tag_of
 from lakerunner.pipeline.steps.decimal import put_double, put_int
 
+_FIRST, _SECOND = tag_of(1, MESSAGE), tag_of(2, MESSAGE)
 _QUOTE, _COMMA, _COLON, _BACKSLASH = 34, 44, 58, 92
 
 
@@ -24,7 +26,11 @@ def _bytes(text: str) -> Any:
 
 _TRUE, _FALSE, _NULL = _bytes("true"), _bytes("false"), _bytes("null")
 _NAN, _INFINITY, _MINUS_INFINITY = _bytes("NaN"), _bytes("Infinity"), _bytes("-Infinity")
-_OPEN_BYTES, _OPEN_DOUBLE, _OPEN_KVLIST = (_bytes(f'{{"{name}":') for name in WRAPPERS)
+_OPEN_BYTES, _OPEN_DOUBLE, _OPEN_KVLIST = (
+    _bytes(f'{{"{name}":' + quote) for name, quote in zip(WRAPPERS, ('"', '"', ""), strict=True)
+)
+_CLOSE = _bytes('"}')
+_WRAPPERS = tuple(_bytes(name) for name in WRAPPERS)
 _HEX = _bytes("0123456789abcdef")
 _BASE64 = _bytes("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 # What stands behind the backslash for a byte of a string: 0 for a plain byte, "u" for \u00XX.
@@ -79,7 +85,7 @@ def _put_string(data: Any, start: Any, end: Any, out: Any, at: Any) -> Any:
 
 
 @njit(cache=True)
-def put_base64(data: Any, start: Any, end: Any, out: Any, at: Any) -> Any:
+def _put_base64(data: Any, start: Any, end: Any, out: Any, at: Any) -> Any:
     while start < end:
         left = end - start
         first = np.int64(data[start])
@@ -94,22 +100,15 @@ def put_base64(data: Any, start: Any, end: Any, out: Any, at: Any) -> Any:
 
 
 @njit(cache=True)
-def double_bits(data: Any, at: Any) -> Any:
-    """The bits of the double at this place."""
-    bits = np.uint64(0)
-    for place in range(8):
-        bits |= np.uint64(data[at + place]) << np.uint64(8 * place)
-    return bits
-
-
-@njit(cache=True)
-def put_plain_double(bits: Any, out: Any, at: Any) -> Any:
-    """A double without a wrapper: digits, NaN, Infinity or -Infinity."""
+def _put_double(bits: Any, out: Any, at: Any) -> Any:
     if bits & np.uint64(0x7FF0000000000000) != np.uint64(0x7FF0000000000000):
         return put_double(bits, out, at)
+    at = _put(out, at, _OPEN_DOUBLE)
     if bits & np.uint64(0xFFFFFFFFFFFFF) != 0:
-        return _put(out, at, _NAN)
-    return _put(out, at, _MINUS_INFINITY if bits >> np.uint64(63) != 0 else _INFINITY)
+        at = _put(out, at, _NAN)
+    else:
+        at = _put(out, at, _MINUS_INFINITY if bits >> np.uint64(63) != 0 else _INFINITY)
+    return _put(out, at, _CLOSE)
 
 
 @njit(cache=True)
@@ -122,53 +121,41 @@ def _put_scalar(data: Any, value: Any, out: Any, at: Any) -> Any:
         number, _ = read_varint(data, start)
         return put_int(np.int64(number), out, at)
     if kind == DOUBLE:
-        bits = double_bits(data, start)
-        if bits & np.uint64(0x7FF0000000000000) != np.uint64(0x7FF0000000000000):
-            return put_double(bits, out, at)
-        at = _put(out, at, _OPEN_DOUBLE)
-        out[at] = _QUOTE
-        at = put_plain_double(bits, out, at + 1)
-    elif kind == BYTES:
+        return _put_double(load(data, start), out, at)
+    if kind == BYTES:
         at = _put(out, at, _OPEN_BYTES)
-        out[at] = _QUOTE
-        at = put_base64(data, start, start + size, out, at + 1)
-    elif kind == BOOL:
+        at = _put_base64(data, start, start + size, out, at)
+        return _put(out, at, _CLOSE)
+    if kind == BOOL:
         number, _ = read_varint(data, start)
         return _put(out, at, _TRUE if number != 0 else _FALSE)
-    else:
-        return _put(out, at, _NULL)
-    out[at], out[at + 1] = _QUOTE, 125
-    return at + 2
+    return _put(out, at, _NULL)
 
 
 @njit(cache=True)
 def _read_pair(data: Any, at: Any, end: Any) -> Any:
     """((kind, at, size) of the value, start, end of the key) of the KeyValue that these bytes are."""
     key_at, key_end = at, at
-    value = (np.int64(0), at, np.int64(0))
+    value = (np.int64(NULL), at, np.int64(0))
     while at < end:
-        tag, at = read_varint(data, at)
-        stop = skip(data, at, np.int64(tag & np.uint64(7)))
-        if tag >> np.uint64(3) == 1:
-            _, key_at = read_varint(data, at)
-            key_end = stop
-        elif tag >> np.uint64(3) == 2:
-            _, at = read_varint(data, at)
-            value = read_value(data, at, stop)
-        at = stop
+        if data[at] == _FIRST:
+            key_at, at = read_size(data, at + 1)
+            key_end = at
+        elif data[at] == _SECOND:
+            start, at = read_size(data, at + 1)
+            value = read_value(data, start, at)
+        else:
+            at = skip_field(data, at)
     return value, key_at, key_end
 
 
 @njit(cache=True)
 def _next_member(data: Any, at: Any, end: Any) -> Any:
-    """(start, end) of the next message of a list's field 1; start is -1 if there is none."""
+    """(start, end) of the next member of a list; start is -1 if there is none."""
     while at < end:
-        tag, at = read_varint(data, at)
-        stop = skip(data, at, np.int64(tag & np.uint64(7)))
-        if tag >> np.uint64(3) == 1:
-            _, at = read_varint(data, at)
-            return at, stop
-        at = stop
+        if data[at] == _FIRST:
+            return read_size(data, at + 1)
+        at = skip_field(data, at)
     return np.int64(-1), end
 
 
@@ -179,13 +166,12 @@ def _looks_wrapped(data: Any, at: Any, end: Any) -> Any:
     if start < 0 or _next_member(data, stop, end)[0] >= 0:
         return False
     _, key_at, key_end = _read_pair(data, start, stop)
-    for name in (_OPEN_BYTES, _OPEN_DOUBLE, _OPEN_KVLIST):
-        if key_end - key_at == len(name) - 4:
-            equal = True
-            for place in range(len(name) - 4):
-                equal &= data[key_at + place] == name[place + 2]
-            if equal:
-                return True
+    for name in _WRAPPERS:
+        equal = key_end - key_at == len(name)
+        for place in range(min(key_end - key_at, len(name))):
+            equal &= data[key_at + place] == name[place]
+        if equal:
+            return True
     return False
 
 

@@ -15,21 +15,13 @@ import pyarrow as pa
 
 from lakerunner.model.segment import Column as SegmentColumn
 from lakerunner.model.signal import OVERFLOW, SCOPES, Scope, SignalSpec
-from lakerunner.pipeline.read.rows import Attached, Coded, Column, Rows, Texts
-from lakerunner.pipeline.steps.shred import (
-    COLUMN_TYPES,
-    TEXTUAL,
-    Plan,
-    map_array,
-    owned_columns,
-    place,
-    plan_columns,
-)
-from lakerunner.pipeline.steps.take import Slices, share_of_distinct, slices_array, slices_of, take
+from lakerunner.pipeline.read.rows import Coded, Column, Numbers, Rows, Texts
+from lakerunner.pipeline.steps.shred import COLUMN_TYPES, Plan, map_array, owned_columns, place, plan_columns
+from lakerunner.pipeline.steps.take import Slices, count_distinct, slices_array, slices_of, take
 
 # An attribute of the rows themselves that fewer of them have than one in this many stays in the map.
 RARE = 200
-# Texts are dictionary-encoded unless more than this share of a sample of rows are different ones.
+# A column is dictionary-encoded unless more than this share of a sample of its values are different ones.
 MOST_DISTINCT = 0.7
 SAMPLE_ROWS = 2048
 
@@ -45,11 +37,12 @@ class OwnedMap:
 
 @dataclass(frozen=True)
 class Layout:
-    """`columns` and `maps` are what is ready for any run: what a row has from itself, its resource or its scope. The
-    attributes of the rows themselves (`own`) are placed run by run."""
+    """`columns` and `maps` are ready for any run: what a row has from itself, its resource or its scope. The attributes
+    of the rows themselves are placed run by run. `few` are the columns with few different values."""
 
     rows: Rows
     schema: pa.Schema
+    few: frozenset[str]
     shredded: tuple[SegmentColumn, ...]
     columns: Mapping[str, Column]
     maps: Mapping[str, OwnedMap]
@@ -68,7 +61,7 @@ def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
             plans[scope] = plan_columns(attached, rows.data, order, once, -(-len(order) // RARE))
             continue
         rows_of = np.bincount(attached.owner[order], minlength=len(attached.first) - 1)
-        owners = np.flatnonzero(rows_of)
+        owners = np.flatnonzero(rows_of).astype(np.int32)
         plans[scope] = plan = plan_columns(attached, rows.data, owners, rows_of[owners], 1)
         placed = place(attached, plan, owners)
         named = zip(plan.keys, owned_columns(attached, placed, rows.data, owners), strict=True)
@@ -77,13 +70,15 @@ def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
             position = np.zeros(len(rows_of), np.int64)
             position[owners] = np.arange(len(owners))
             maps[scope.map_column] = OwnedMap(map_array(attached, placed, rows.data), position, attached.owner)
-    shredded = tuple(
-        SegmentColumn(scope.prefix + key, COLUMN_TYPES[kind][0])
-        for scope, plan in plans.items()
-        for key, kind in zip(plan.keys, plan.kinds.tolist(), strict=True)
+    kinds = {scope.prefix + key: kind for scope, plan in plans.items() for key, kind in plan.named_kinds()}
+    fields = [*spec.schema, *(pa.field(name, COLUMN_TYPES[kind][1]) for name, kind in kinds.items())]
+    few = _few(rows, columns, plans, order[:: -(-len(order) // SAMPLE_ROWS)].copy())
+    schema = pa.schema(
+        field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in few and _textual(field.type) else field
+        for field in fields
     )
-    schema = _schema(rows, order, spec, columns, plans)
-    return Layout(rows, schema, shredded, columns, maps, plans)
+    shredded = tuple(SegmentColumn(name, COLUMN_TYPES[kind][0]) for name, kind in kinds.items())
+    return Layout(rows, schema, few, shredded, columns, maps, plans)
 
 
 def batch_of(layout: Layout, order: Any) -> pa.RecordBatch:
@@ -115,38 +110,34 @@ def _empty_maps(count: int) -> pa.Array:
     return pa.MapArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), nothing, nothing).cast(OVERFLOW)
 
 
-def _schema(
-    rows: Rows, order: Any, spec: SignalSpec, columns: Mapping[str, Column], plans: Mapping[Scope, Plan]
-) -> pa.Schema:
-    """The signal's fields, then the shredded ones; texts of which there are few different ones as dictionaries."""
-    sample = order[:: -(-len(order) // SAMPLE_ROWS)]
-    fields = []
-    for field in spec.schema:
-        column = columns.get(field.name)
-        few = isinstance(column, Coded) or (
-            isinstance(column, Texts) and share_of_distinct(slices_of(column, sample), rows.data) <= MOST_DISTINCT
-        )
-        fields.append(field.with_type(_coded(field.type)) if few else field)
+def _textual(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def _few(rows: Rows, columns: Mapping[str, Column], plans: Mapping[Scope, Plan], sample: Any) -> frozenset[str]:
+    """The columns with few different values among the rows of the sample."""
+    shares = {name: _share(column, rows.data, sample) for name, column in columns.items()}
     for scope, plan in plans.items():
         attached = rows.attached[scope.map_column]
-        types = _own_types(attached, plan, rows.data, sample) if attached.owner is None else _owned_types(plan)
-        fields += [pa.field(scope.prefix + key, kind) for key, kind in zip(plan.keys, types, strict=True)]
-    return pa.schema(fields)
+        if attached.owner is None:
+            placed = place(attached, plan, sample)
+            for key, slices in zip(plan.keys, placed.columns, strict=True):
+                shares[scope.prefix + key] = _share_of(slices, rows.data)
+    return frozenset(name for name, share in shares.items() if share <= MOST_DISTINCT)
 
 
-def _own_types(attached: Attached, plan: Plan, data: Any, sample: Any) -> list[pa.DataType]:
-    types = []
-    for slices in place(attached, plan, sample).columns:
-        kind = COLUMN_TYPES[slices.kind][1]
-        few = slices.kind in TEXTUAL and share_of_distinct(slices, data) <= MOST_DISTINCT
-        types.append(_coded(kind) if few else kind)
-    return types
+def _share(column: Column, data: Any, sample: Any) -> float:
+    match column:
+        case Coded():
+            return 0.0
+        case Texts():
+            return _share_of(slices_of(column, sample), data)
+        case Numbers(values, _, owner):
+            return len(np.unique(values[sample if owner is None else owner[sample]])) / len(sample)
+        case _:
+            return 1.0
 
 
-def _owned_types(plan: Plan) -> list[pa.DataType]:
-    types = ((kind, COLUMN_TYPES[kind][1]) for kind in plan.kinds.tolist())
-    return [_coded(of) if kind in TEXTUAL else of for kind, of in types]
-
-
-def _coded(kind: pa.DataType) -> pa.DataType:
-    return pa.dictionary(pa.int32(), kind)
+def _share_of(slices: Slices, data: Any) -> float:
+    distinct, values = count_distinct(slices, data)
+    return distinct / values if values else 0.0

@@ -1,7 +1,8 @@
 """Which rows make a segment, and in what order they stand in it.
 
-A segment holds the rows of one UTC hour, sorted by the signal's `sort_by`; rows that are equal in that stand in the order of the
-input. Where more than MAX_HOURS different hours come at once (a replay of old files), neighbours share a segment.
+A segment holds the rows of one UTC hour, sorted by the signal's `sort_by`; rows that are equal in that stand in the
+order of the input. Where more than MAX_HOURS different hours come at once (a replay of old files), neighbours share a
+segment.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MAX_HOURS = 48
 
 def split_and_sort(rows: Rows, spec: SignalSpec) -> list[Any]:
     """The row numbers of each segment in their order; the segments in the order of time."""
-    hours = rows.numbers("timestamp") // HOUR_NS
+    hours = rows.column("timestamp", Numbers).values // HOUR_NS
     distinct, group = np.unique(hours, return_inverse=True)
     if len(distinct) > MAX_HOURS:
         group = np.minimum(np.arange(len(distinct)) * MAX_HOURS // len(distinct), MAX_HOURS - 1)[group]

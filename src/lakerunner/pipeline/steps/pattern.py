@@ -2,10 +2,11 @@
 
 It depends on the message alone: every worker, release and machine gives the same. The message is read as tokens:
 
-- a word is a run of letters, digits, `_` and bytes beyond ASCII, with single `-`, `.`, `:` or `@` allowed inside it. It is variable if it
-  holds a digit, or has eight or more characters that are all hexadecimal or `-`: numbers, times, addresses, ids;
-- a part in double quotes, or in single quotes that do not follow a word, is variable, quotes included, if the quote is closed.
-  Not in a message that begins with `{` or `[`: there quotes stand around every name, and are ordinary characters;
+- a word is a run of letters, digits, `_` and bytes beyond ASCII, with single `-`, `.`, `:` or `@` allowed inside it. It
+  is variable if it holds a digit, or has eight or more characters that are all hexadecimal or `-`: numbers, times,
+  addresses, ids;
+- a part in double quotes, or in single quotes that do not follow a word, is variable, quotes included, if the quote is
+  closed. Not in a message that begins with `{` or `[`: there quotes stand around every name, and are ordinary signs;
 - a run of white space counts as one space, whatever it is and however long; at both ends it does not count;
 - every other byte stands for itself.
 
@@ -19,10 +20,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from lakerunner.pipeline.read.memory import AHEAD, PADDING, digest, folded, load, prefetch, tail
 from lakerunner.pipeline.read.rows import Numbers, Rows, Texts
 
 _SPACE, _WORD, _DIGIT, _HEX, _JOINT, _QUOTE = 1, 2, 4, 8, 16, 32
-_VARIABLE, _GAP, _START = np.uint64(0x9AE16A3B2F90404F), np.uint64(0xC3A5C85C97CB3127), np.uint64(0xB492B66FBE98F273)
+_START, _VARIABLE = np.uint64(0xB492B66FBE98F273), np.uint64(0x9AE16A3B2F90404F)
+_AFTER_TOKEN, _AFTER_GAP = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC3A5C85C97CB3127)
 
 
 def _classes() -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -43,55 +46,50 @@ _CLASS = _classes()
 
 def add_fingerprint(rows: Rows) -> Rows:
     """Adds fingerprint, of the message."""
-    message = rows.columns["message"]
-    assert isinstance(message, Texts)
+    message = rows.column("message", Texts)
     return rows.plus(fingerprint=Numbers(_fingerprints(rows.data, message.at, message.size)))
 
 
 def fingerprint_of(message: str) -> int:
     """The fingerprint of one message."""
-    data = np.frombuffer(message.encode(), np.uint8)
-    return int(_fingerprints(data, np.zeros(1, np.int32), np.full(1, len(data), np.int32))[0])
+    text = message.encode()
+    data = np.frombuffer(text + bytes(PADDING), np.uint8).copy()
+    return int(_fingerprints(data, np.zeros(1, np.int32), np.full(1, len(text), np.int32))[0])
 
 
 @njit(cache=True)
 def _fingerprints(data: Any, at: Any, size: Any) -> Any:
     out = np.empty(len(at), np.int64)
     for row in range(len(at)):
+        prefetch(data, np.int64(at[min(row + AHEAD, len(at) - 1)]))
         out[row] = _fingerprint(data, np.int64(at[row]), np.int64(at[row]) + np.int64(size[row]))
     return out
 
 
 @njit(cache=True)
-def _mix(value: Any, token: Any) -> Any:
-    value = (value ^ token) * np.uint64(0x9E3779B97F4A7C15)
-    return value ^ (value >> np.uint64(32))
-
-
-@njit(cache=True)
 def _word(data: Any, at: Any, end: Any) -> Any:
     """(token, position behind it) of the word that starts here."""
-    token, start = _START, at
+    start = at
     some, every = np.uint8(0), np.uint8(255)
     while at < end:
-        byte = data[at]
-        kind = _CLASS[byte]
+        kind = _CLASS[data[at]]
         if kind & _WORD == 0 and (
             kind & _JOINT == 0 or at + 1 >= end or at == start or _CLASS[data[at + 1]] & _WORD == 0
         ):
             break
-        token = (token ^ np.uint64(byte)) * np.uint64(0x100000001B3)
         some |= kind
         every &= kind
         at += 1
     if some & _DIGIT or (every & _HEX and at - start >= 8):
         return _VARIABLE, at
-    return token, at
+    if at - start <= 8:  # no byte of a word is zero, so this is the word itself
+        return tail(load(data, start), at - start), at
+    return digest(data, start, at - start, np.int32(0)), at
 
 
 @njit(cache=True)
 def _closing(data: Any, at: Any, end: Any) -> Any:
-    """The position of the quote that closes the one at `at`, or -1. A search that fails is the last one for its sign."""
+    """The position of the quote that closes the one at `at`, or -1; a search that fails is the last one of its kind."""
     for place in range(at + 1, end):
         if data[place] == data[at]:
             return place
@@ -100,7 +98,7 @@ def _closing(data: Any, at: Any, end: Any) -> Any:
 
 @njit(cache=True)
 def _fingerprint(data: Any, at: Any, end: Any) -> Any:
-    value, gap, begun, after_word = _START, False, False, False
+    value, gap, after_word = _START, False, False
     while at < end and _CLASS[data[at]] & _SPACE:
         at += 1
     quotes = at < end and data[at] != 123 and data[at] != 91
@@ -122,10 +120,6 @@ def _fingerprint(data: Any, at: Any, end: Any) -> Any:
             token, at = _VARIABLE, closing + 1
         else:
             token, at = np.uint64(byte), at + 1
-        if gap and begun:
-            value = _mix(value, _GAP)
-        gap, begun = False, True
-        value = _mix(value, token)
-    value ^= value >> np.uint64(29)
-    value *= np.uint64(0xBF58476D1CE4E5B9)
-    return np.int64(value ^ (value >> np.uint64(32)))
+        value = folded(value ^ token, _AFTER_GAP if gap else _AFTER_TOKEN)
+        gap = False
+    return np.int64(value)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.signal import RESOURCE
-from lakerunner.pipeline.read.names import Names, texts_of
+from lakerunner.pipeline.read.names import texts_of
 from lakerunner.pipeline.read.rows import Coded, Rows
 from lakerunner.pipeline.read.walk import STRING
 from lakerunner.pipeline.steps.take import Slices, code_slices

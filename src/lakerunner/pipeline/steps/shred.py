@@ -1,13 +1,14 @@
 """Attributes into columns: which keys of a segment get one, and where the values for them stand.
 
-Comes in: the attributes of one scope and which of their owners have rows in the segment. Goes out: a `Plan` for the segment
-and, for a run of owners, the slices of each column and what is left for the map column. A value is in exactly one of both.
-Only the first of several equal keys of an owner may go to a column, so the order among them is kept.
-The rules are those of docs/formats/attributes.md.
+Comes in: the attributes of one scope and which of their owners have rows in the segment. Goes out: a `Plan` for the
+segment and, for a run of owners, the slices of each column and what is left for the map column. A value is in exactly
+one of both. Only the first of several equal keys of an owner may go to a column, so the order among them is kept. The
+rules are those of docs/formats/attributes.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,6 @@ import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.signal import OVERFLOW
-from lakerunner.pipeline.read.names import Names
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.steps.json_text import stack
@@ -24,6 +24,8 @@ from lakerunner.pipeline.steps.take import Slices, code_slices, numbers_of, slic
 
 MAX_COLUMNS = 256
 MAX_KEY_BYTES = 256
+# Columns of these keys would have the paths that the leaves of the map column have in Parquet.
+_MAP_LEAVES = ("key_value.key", "key_value.value")
 
 # What a column of each kind is called in Segment.columns, and its type in the file.
 COLUMN_TYPES = {
@@ -35,7 +37,7 @@ COLUMN_TYPES = {
     KVLIST: ("json", pa.string()),
     BYTES: ("bytes", pa.binary()),
 }
-TEXTUAL = (STRING, ARRAY, KVLIST, BYTES)
+_TEXTUAL = (STRING, ARRAY, KVLIST, BYTES)
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ class Plan:
     kinds: Any
     slot: Any
     present: Any
+
+    def named_kinds(self) -> Iterator[tuple[str, int]]:
+        return zip(self.keys, self.kinds.tolist(), strict=True)
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,7 @@ class Placed:
 
 def plan_columns(attached: Attached, data: Any, owners: Any, rows_of: Any, least_rows: int) -> Plan:
     """The columns for these owners, which have `rows_of` rows each; a key needs `least_rows` rows to get one."""
-    known = int(attached.keys.count[0])
+    known = int(attached.keys["size"][0])
     counts = _count_kinds(attached.values, attached.first, owners, rows_of, known)
     rows, best = counts.sum(axis=1), counts[:, 1:].argmax(axis=1) + 1
     frequent = np.flatnonzero((rows >= least_rows) & (counts[np.arange(known), best] > 0))
@@ -72,17 +77,18 @@ def plan_columns(attached: Attached, data: Any, owners: Any, rows_of: Any, least
     return Plan(tuple(key for key, _ in chosen), best[numbers], slot, np.flatnonzero(rows))
 
 
-def _choose(keys: Names, data: Any, frequent: Any, rows: Any) -> list[tuple[str, int]]:
-    """(key, number) of the most frequent of these keys, sorted by key. Left out are keys that a column name cannot carry:
-    too long, with a NUL, or equal but for case to a more frequent one, which SQL engines would take for the same."""
+def _choose(keys: Any, data: Any, frequent: Any, rows: Any) -> list[tuple[str, int]]:
+    """(key, number) of the most frequent of these keys, sorted by key. Left out are keys that cannot name a column: too
+    long, with a NUL, the path of a map's leaf, or equal but for case to a more frequent one, which SQL engines would
+    take for the same."""
     ranked = []
     for number in frequent.tolist():
-        name = keys.list[number + 1]
+        name = keys[number + 1]
         ranked.append((-int(rows[number]), data[name["at"] : name["at"] + name["size"]].tobytes(), number))
     chosen: dict[str, tuple[str, int]] = {}
     for _, name, number in sorted(ranked):
         key = name.decode()
-        if len(name) <= MAX_KEY_BYTES and "\0" not in key:
+        if len(name) <= MAX_KEY_BYTES and "\0" not in key and key not in _MAP_LEAVES:
             chosen.setdefault(key.casefold(), (key, number))
         if len(chosen) == MAX_COLUMNS:
             break
@@ -98,10 +104,10 @@ def place(attached: Attached, plan: Plan, owners: Any) -> Placed:
 
 def map_array(attached: Attached, placed: Placed, data: Any) -> pa.Array:
     """The map column of the placed owners: typed JSON by key."""
-    values = attached.values[placed.rest]
-    names = attached.keys.list[values["key"] + 1]
-    keys = slices_array(Slices(STRING, names["at"], names["size"]), data, pa.string())
-    texts = texts_array(take_json(data, values["kind"], values["at"], values["size"], stack()), pa.string())
+    key, kind, at, size = (attached.values[field][placed.rest] for field in ("key", "kind", "at", "size"))
+    names = attached.keys[1:]
+    keys = slices_array(Slices(STRING, names["at"][key], names["size"][key]), data, pa.string())
+    texts = texts_array(take_json(data, kind, at, size, stack()), pa.string())
     return pa.MapArray.from_arrays(pa.array(placed.rest_first), keys, texts).cast(OVERFLOW)
 
 
@@ -110,7 +116,7 @@ def owned_columns(attached: Attached, placed: Placed, data: Any, owners: Any) ->
     everyone = len(attached.first) - 1
     columns: list[Column] = []
     for slices in placed.columns:
-        if slices.kind in TEXTUAL:
+        if slices.kind in _TEXTUAL:
             codes = np.full(everyone, -1, np.int32)
             codes[owners], values = code_slices(slices, data, COLUMN_TYPES[slices.kind][1])
             columns.append(Coded(codes, values, attached.owner))

@@ -1,7 +1,8 @@
 """Chosen rows of a column, in a chosen order, as an Arrow array: the one place where values are copied.
 
-Comes in: slices of the input, (at, size) per row with at < 0 for null, or a whole Column of Rows and row numbers. Goes out:
-an array of the wanted type, a dictionary array where that type says so. The same rows give the same buffers, bit for bit.
+Comes in: slices of the input, (at, size) per row with at < 0 for null, or a whole Column of Rows and row numbers. Goes
+out: an array of the wanted type, a dictionary array where that type says so. The same rows give the same buffers, bit
+for bit.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from lakerunner.pipeline.read.memory import PADDING, copy
-from lakerunner.pipeline.read.names import names_for, number_all
+from lakerunner.pipeline.read.memory import AHEAD, PADDING, copy, load, prefetch
+from lakerunner.pipeline.read.names import names_for, number_all, slices_of_names
 from lakerunner.pipeline.read.rows import Coded, Column, Json, Numbers, Texts
 from lakerunner.pipeline.read.walk import ABSENT, ARRAY, BOOL, DOUBLE, INT, KVLIST
 from lakerunner.pipeline.read.wire import read_varint
-from lakerunner.pipeline.steps.json_text import double_bits, put_value, room, stack
+from lakerunner.pipeline.steps.json_text import put_value, room, stack
 
 
 class Slices(NamedTuple):
@@ -39,11 +40,11 @@ def take(column: Column, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
         case Texts():
             return slices_array(slices_of(column, order), data, kind)
         case Json(values):
-            chosen = values[order]
-            if (chosen["kind"] == ABSENT).all():
+            kinds, at, size = (values[field][order] for field in ("kind", "at", "size"))
+            absent = kinds == ABSENT
+            if absent.all():
                 return pa.nulls(len(order), kind)
-            at = np.where(chosen["kind"] == ABSENT, np.int32(-1), chosen["at"])
-            return texts_array(take_json(data, chosen["kind"], at, chosen["size"], stack()), kind)
+            return texts_array(take_json(data, kinds, np.where(absent, np.int32(-1), at), size, stack()), kind)
 
 
 def slices_of(column: Texts, order: Any) -> Slices:
@@ -75,16 +76,14 @@ def code_slices(slices: Slices, data: Any, kind: pa.DataType) -> tuple[Any, pa.A
     """(codes, different values) of text, bytes or JSON; -1 is null."""
     names = names_for(len(slices.at))
     codes = number_all(data, slices.at, slices.size, names)
-    known = names.list[1 : int(names.count[0]) + 1]
-    distinct = Slices(slices.kind, np.ascontiguousarray(known["at"]), np.ascontiguousarray(known["size"]))
-    return codes, slices_array(distinct, data, kind)
+    return codes, slices_array(Slices(slices.kind, *slices_of_names(names)), data, kind)
 
 
-def share_of_distinct(slices: Slices, data: Any) -> float:
-    """How many of these texts are different ones: 0.0 (none are there) to 1.0."""
+def count_distinct(slices: Slices, data: Any) -> tuple[int, int]:
+    """(different values, values) among these."""
     names = names_for(len(slices.at))
-    present = int((number_all(data, slices.at, slices.size, names) >= 0).sum())
-    return int(names.count[0]) / present if present else 0.0
+    numbers = number_all(data, slices.at, slices.size, names)
+    return int(names["size"][0]), int((numbers >= 0).sum())
 
 
 def numbers_array(values: Any, valid: Any, kind: pa.DataType) -> pa.Array:
@@ -133,6 +132,7 @@ def _compact(codes: Any, count: Any) -> Any:
 def _take_ints(data: Any, at: Any) -> Any:
     out = np.zeros(len(at), np.int64)
     for row in range(len(at)):
+        prefetch(data, np.int64(at[min(row + AHEAD, len(at) - 1)]))
         if at[row] >= 0:
             number, _ = read_varint(data, np.int64(at[row]))
             out[row] = np.int64(number)
@@ -143,8 +143,9 @@ def _take_ints(data: Any, at: Any) -> Any:
 def _take_doubles(data: Any, at: Any) -> Any:
     out = np.zeros(len(at), np.uint64)
     for row in range(len(at)):
+        prefetch(data, np.int64(at[min(row + AHEAD, len(at) - 1)]))
         if at[row] >= 0:
-            out[row] = double_bits(data, np.int64(at[row]))
+            out[row] = load(data, np.int64(at[row]))
     return out.view(np.float64)
 
 
@@ -163,6 +164,7 @@ def _take_texts(data: Any, at: Any, size: Any) -> Any:
     offsets[count] = total
     out = np.empty(total + PADDING, np.uint8)
     for row in range(count):
+        prefetch(data, np.int64(at[min(row + AHEAD, count - 1)]))
         start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         copy(data, np.int64(at[row]), end - start, out, start)
     return offsets, out[:total], bits
@@ -179,9 +181,10 @@ def take_json(data: Any, kind: Any, at: Any, size: Any, levels: Any) -> Any:
         if at[row] >= 0:
             most += room(np.int64(size[row]))
     out = np.empty(most, np.uint8)
-    end = 0
+    end = np.int64(0)
     for row in range(count):
         offsets[row] = end
+        prefetch(data, np.int64(at[min(row + AHEAD, count - 1)]))
         if at[row] >= 0:
             bits[row >> 3] |= np.uint8(1 << (row & 7))
             value = (np.int64(kind[row]), np.int64(at[row]), np.int64(size[row]))

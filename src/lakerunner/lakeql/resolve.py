@@ -1,0 +1,317 @@
+"""Every name of a query, resolved: tables become scans, columns say whose they are, or the query is refused.
+
+Comes in: a tree of allowed nodes. It is changed in one way: a table's name becomes its scan's relation, under the
+alias that the query knows it by. Goes out: the scans in the making, and what each column reference and each star means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import count
+
+from sqlglot import exp
+
+from lakerunner.lakeql.scope import UNKNOWN, AmbiguousError, Draft, Found, Relation, Scope
+from lakerunner.lakeql.source import Source
+from lakerunner.lakeql.tables import NOT_YET, TABLES
+from lakerunner.lakeql.values import value_column
+
+_CLAUSES = ("where", "group", "having", "qualify", "distinct")
+_HALF_JOINS = ("SEMI", "ANTI")
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The columns a query gives, in order; an open one has some whose names only DuckDB makes."""
+
+    columns: list[tuple[str, Found]]
+    is_open: bool = False
+
+    def relation(self, alias: exp.Expr | None, name: str = "") -> Relation:
+        """Under the alias, and with the column names that stand behind it, if there are any."""
+        given = [column.name for column in alias.args.get("columns") or ()] if alias else []
+        known = {old.lower(): found for old, found in self.columns}
+        if given:
+            rest = self.columns[len(given) :]
+            renamed = [(new, found) for new, (_, found) in zip(given, self.columns, strict=False)]
+            known = {new.lower(): UNKNOWN for new in given}
+            known |= {new.lower(): found for new, found in [*renamed, *rest]}
+        alias_name = alias.name if alias and alias.name else name
+        return Relation(alias_name.lower(), known, self.is_open)
+
+
+@dataclass
+class Resolution:
+    """`selects` are all SELECTs with the tables they read themselves; `stars` the tables that a star shows."""
+
+    drafts: list[Draft] = field(default_factory=list)
+    selects: list[tuple[exp.Select, list[Draft]]] = field(default_factory=list)
+    stars: list[tuple[exp.Star, list[Draft]]] = field(default_factory=list)
+    _found: dict[int, tuple[exp.Column, Found]] = field(default_factory=dict)
+
+    def found(self, column: exp.Column) -> Found:
+        return self._found.get(id(column), (column, UNKNOWN))[1]
+
+    def note(self, column: exp.Column, found: Found) -> None:
+        """The node is kept, so that its id stays its own."""
+        self._found[id(column)] = (column, found)
+
+
+def resolve(tree: exp.Query, source: Source) -> Resolution:
+    resolver = _Resolver(source, {name.name.lower() for name in tree.find_all(exp.Identifier)})
+    resolver.query(tree, None, {})
+    return resolver.resolution
+
+
+class _Resolver:
+    def __init__(self, source: Source, taken: set[str]) -> None:
+        self.resolution = Resolution()
+        self._source = source
+        names = (f"scan_{n}" for n in count(1))
+        # The names of a scan's further columns begin with its own: none of them may be the user's.
+        self._fresh = (name for name in names if not any(other.startswith(name) for other in taken))
+
+    def query(self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Outputs]) -> Outputs:
+        """`outer` is what the query may refer to outside itself; `ctes` the names that WITH has given so far."""
+        ctes = self._with(node, outer, ctes)
+        match node:
+            case exp.Select():
+                return self._select(node, outer, ctes)
+            case exp.SetOperation():
+                sides = [self.query(side, outer, ctes) for side in (node.this, node.expression)]
+                outputs = _united(*sides, by_name=bool(node.args.get("by_name")))
+            case exp.Values():
+                self._expressions(node.expressions, Scope(outer), ctes)
+                width = len(node.expressions[0].expressions)
+                outputs = Outputs([(f"col{n}", UNKNOWN) for n in range(width)])
+            case _:
+                outputs = self.query(node.this, outer, ctes)
+        above = Scope(outer, [outputs.relation(None)])
+        self._expressions([node.args.get(clause) for clause in ("order", "limit", "offset")], above, ctes)
+        return outputs
+
+    def _with(self, node: exp.Expr, outer: Scope | None, ctes: Mapping[str, Outputs]) -> Mapping[str, Outputs]:
+        clause = node.args.get("with_")
+        named = dict(ctes)
+        for cte in clause.expressions if clause else ():
+            outputs = self.query(cte.this, outer, named)
+            relation = outputs.relation(cte.args["alias"])
+            named[relation.alias] = Outputs(list(relation.columns.items()), relation.is_open)
+        return named
+
+    def _select(self, node: exp.Select, outer: Scope | None, ctes: Mapping[str, Outputs]) -> Outputs:
+        scope = Scope(outer)
+        if from_ := node.args.get("from_"):
+            self._relation(from_.this, scope, ctes)
+        for join in node.args.get("joins") or ():
+            self._join(join, scope, ctes)
+        outputs = self._projections(node, scope, ctes)
+        self._expressions([node.args.get(clause) for clause in _CLAUSES], scope, ctes)
+        self._expressions(node.args.get("windows") or [], scope, ctes)
+        self._order(node, scope, ctes)
+        self._expressions([node.args.get("limit"), node.args.get("offset")], Scope(), ctes)
+        self.resolution.selects.append((node, scope.drafts()))
+        return outputs
+
+    def _order(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Outputs]) -> None:
+        """A bare name in ORDER BY is first one of the SELECT list; inside an expression it is a column first."""
+        order = node.args.get("order")
+        for ordered in order.expressions if order else ():
+            bare = isinstance(ordered.this, exp.Column) and not ordered.this.table
+            if bare and ordered.this.name.lower() in scope.given:
+                self.resolution.note(ordered.this, scope.given[ordered.this.name.lower()])
+            else:
+                self._expression(ordered, scope, ctes)
+
+    # FROM
+
+    def _relation(self, node: exp.Expr, scope: Scope, ctes: Mapping[str, Outputs]) -> None:
+        alias = node.args.get("alias")
+        match node:
+            case exp.Table() if isinstance(node.this, exp.Anonymous):
+                self._expressions(node.this.expressions, scope, ctes)
+                relation = Outputs([], is_open=True).relation(alias, node.this.name)
+            case exp.Table():
+                relation = self._table(node, ctes)
+            case exp.Unnest():
+                self._expressions(node.expressions, scope, ctes)
+                relation = Outputs([], is_open=True).relation(alias, "unnest")
+            case exp.Lateral():
+                relation = self.query(node.this, scope, ctes).relation(alias)
+            case _:
+                relation = self.query(node, scope, ctes).relation(alias)
+        if any(relation.alias == other.alias != "" for other in scope.relations):
+            raise self._source.error(f"two relations are called {relation.alias}: give one an alias", node)
+        scope.relations.append(relation)
+
+    def _table(self, node: exp.Table, ctes: Mapping[str, Outputs]) -> Relation:
+        name, alias = node.name, node.args.get("alias")
+        if name.lower() in ctes:
+            return ctes[name.lower()].relation(alias, name)
+        table = TABLES.get(name.lower())
+        if table is None:
+            raise self._no_table(node)
+        if alias and alias.args.get("columns"):
+            raise self._source.error(f"columns of {name} are renamed with AS in the SELECT list", alias)
+        draft = Draft(next(self._fresh), table)
+        self.resolution.drafts.append(draft)
+        node.this.set("this", draft.relation)
+        node.set("alias", alias or exp.TableAlias(this=exp.to_identifier(name)))
+        columns = {known: Found(column, draft) for known, column in table.named().items()}
+        return Relation((alias.name if alias else name).lower(), columns)
+
+    def _no_table(self, node: exp.Table) -> Exception:
+        waiting = NOT_YET.get(node.name.lower())
+        if waiting:
+            return self._source.error(f"table {node.name} cannot be asked: {waiting.name} are not ingested yet", node)
+        return self._source.error(f"there is no table {node.name}: the tables are {', '.join(TABLES)}", node)
+
+    def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, Outputs]) -> None:
+        self._relation(join.this, scope, ctes)
+        shared = {name.name.lower() for name in join.args.get("using") or () if self._using(name, scope)}
+        self._expressions([join.args.get("on")], scope, ctes)
+        if join.kind in _HALF_JOINS:
+            scope.relations.pop()
+        else:
+            scope.shared |= shared
+
+    def _using(self, name: exp.Identifier, scope: Scope) -> bool:
+        """Whether the column is known here; one of an open relation is DuckDB's to find."""
+        known = name.name.lower()
+        having = [relation.columns[known] for relation in scope.relations if known in relation.columns]
+        if not having:
+            if not any(relation.is_open for relation in scope.relations):
+                raise self._unknown(name, [known], scope)
+            return False
+        for found in having:
+            if found.draft and found.column:
+                found.draft.columns.add(found.column.name)
+                name.set("this", found.column.name)
+        return True
+
+    # SELECT list
+
+    def _projections(self, node: exp.Select, scope: Scope, ctes: Mapping[str, Outputs]) -> Outputs:
+        columns: list[tuple[str, Found]] = []
+        is_open = False
+        for projection in node.expressions:
+            star = projection.this if isinstance(projection, exp.Column) else projection
+            if isinstance(star, exp.Star):
+                shown = self._star(star, projection, scope, ctes)
+                is_open = is_open or any(relation.is_open for relation in shown)
+                columns += _shown(star, shown)
+                continue
+            self._expression(projection, scope, ctes)
+            found = Found(value_column(projection, self.resolution.found))
+            if projection.alias:
+                scope.given[projection.alias.lower()] = found
+            name = projection.alias or (projection.name if isinstance(projection, exp.Column) else "")
+            if name:
+                columns.append((name, found))
+            is_open = is_open or not name
+        return Outputs(columns, is_open)
+
+    def _star(self, star: exp.Star, projection: exp.Expr, scope: Scope, ctes: Mapping[str, Outputs]) -> list[Relation]:
+        alias = projection.args.get("table")
+        shown = [r for r in scope.relations if alias is None or r.alias == alias.name.lower()]
+        if not shown:
+            where = f"table or alias {alias.name}" if alias else "table to take * from"
+            raise self._source.error(f"there is no {where}", projection)
+        drafts = [found.draft for relation in shown for found in relation.columns.values() if found.draft]
+        for draft in drafts:
+            draft.columns.update(column.name for column in draft.table.columns)
+        self.resolution.stars.append((star, list(dict.fromkeys(drafts))))
+        for excluded in star.args.get("except_") or ():
+            self._excluded(excluded, Scope(None, shown))
+        self._expressions(star.args.get("replace") or [], scope, ctes)
+        return shown
+
+    def _excluded(self, node: exp.Expr, scope: Scope) -> None:
+        known = {name: relation.columns[name] for relation in scope.relations for name in relation.columns}
+        found = known.get(node.name.lower())
+        if found is None:
+            if not any(relation.is_open for relation in scope.relations):
+                raise self._unknown(node, [node.name.lower()], scope)
+        elif found.draft and found.column:
+            node.replace(exp.to_identifier(found.column.name))
+
+    # Expressions
+
+    def _expressions(self, nodes: list[exp.Expr | None], scope: Scope, ctes: Mapping[str, Outputs]) -> None:
+        for node in nodes:
+            if node is not None:
+                self._expression(node, scope, ctes)
+
+    def _expression(
+        self,
+        node: exp.Expr,
+        scope: Scope,
+        ctes: Mapping[str, Outputs],
+        variables: frozenset[str] = frozenset(),
+    ) -> None:
+        """`variables` are the names that lambdas around have bound."""
+        match node:
+            case exp.Query():
+                self.query(node, scope, ctes)
+                return
+            case exp.Column():
+                self._column(node, scope, variables)
+                return
+            case exp.Lambda():
+                variables |= {name.name.lower() for name in node.expressions}
+            case exp.Comprehension():
+                self._expression(node.args["iterator"], scope, ctes, variables)
+                variables |= {node.expression.name.lower()}
+        for child in node.iter_expressions():
+            if not (isinstance(node, exp.Comprehension) and child is node.args["iterator"]):
+                self._expression(child, scope, ctes, variables)
+
+    def _column(self, node: exp.Column, scope: Scope, variables: frozenset[str]) -> None:
+        names = [part.name.lower() for part in node.parts]
+        if names[0] in variables:
+            return
+        try:
+            found = scope.find(names)
+        except AmbiguousError as both:
+            message = f"column {node.name} is in {both}: say which"
+            raise self._source.error(message, node) from None
+        if found is None:
+            raise self._unknown(node, names, scope)
+        self.resolution.note(node, found)
+
+    def _unknown(self, node: exp.Expr, names: list[str], scope: Scope) -> Exception:
+        qualified = len(names) > 1
+        if qualified and names[0] not in scope.aliases():
+            return self._source.error(f"there is no table or alias {names[0]} here", node)
+        if not qualified and names[0] in scope.aliases():
+            return self._source.error(f"{names[0]} is a table here, not a column", node)
+        wanted = names[1] if qualified else names[0]
+        near = get_close_matches(wanted, sorted(scope.names(names[0] if qualified else None)), n=1, cutoff=0.5)
+        hint = f": did you mean {near[0]}?" if near else ""
+        return self._source.error(f"there is no column {wanted}{hint}", node)
+
+
+def _shown(star: exp.Star, relations: list[Relation]) -> list[tuple[str, Found]]:
+    """What a star gives. The same column under its further names is not shown twice."""
+    hidden = {column.name.lower() for column in star.args.get("except_") or ()}
+    replaced = {alias.alias.lower() for alias in star.args.get("replace") or ()}
+    return [
+        (name, UNKNOWN if name in replaced else Found(found.column))
+        for relation in relations
+        for name, found in relation.columns.items()
+        if name not in hidden and not (found.draft and found.column and found.column.name != name)
+    ]
+
+
+def _united(left: Outputs, right: Outputs, *, by_name: bool) -> Outputs:
+    """A set operation has the names of its left side; a column is still a table's if it is so on both sides."""
+    if by_name:
+        return Outputs([(name, UNKNOWN) for name, _ in [*left.columns, *right.columns]], is_open=True)
+    others = [found.column for _, found in right.columns] + [None] * len(left.columns)
+    same = [
+        (name, found if found.column == other else UNKNOWN)
+        for (name, found), other in zip(left.columns, others, strict=False)
+    ]
+    return Outputs(same, left.is_open or right.is_open)

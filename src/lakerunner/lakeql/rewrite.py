@@ -1,0 +1,127 @@
+"""The resolved tree, made to run over scans: attributes read alone, times kept exact, `now` fixed, stars as documented.
+
+What always holds: a projection that is rewritten keeps the name the user would have seen.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.expressions.datatypes import DType
+
+from lakerunner.lakeql.constants import Constants, time_text
+from lakerunner.lakeql.dialect import DIALECT
+from lakerunner.lakeql.functions import MICROSECOND_FUNCTIONS, MICROSECONDS
+from lakerunner.lakeql.resolve import Resolution
+from lakerunner.lakeql.scope import Draft
+from lakerunner.lakeql.tables import Kind
+from lakerunner.lakeql.values import is_time
+from lakerunner.plan.sql import Attribute, attribute_column, id_column
+
+_NOW = frozenset({"now", "get_current_timestamp", "transaction_timestamp"})
+_CUT_TO = {
+    **dict.fromkeys((DType.DATE, DType.TIME, DType.TIMESTAMP, DType.TIMESTAMPNTZ, DType.TIMESTAMPTZ), "microsecond"),
+    DType.TIMESTAMP_S: "second",
+    DType.TIMESTAMP_MS: "millisecond",
+}
+
+
+def output_names(tree: exp.Query) -> list[tuple[exp.Select, list[str]]]:
+    """The projections of every SELECT as they are now, for `keep_names`."""
+    return [(select, [_text(node) for node in select.expressions]) for select in tree.find_all(exp.Select)]
+
+
+def keep_names(names: list[tuple[exp.Select, list[str]]]) -> None:
+    """Name each projection that has changed since by what stood there; DuckDB names the others itself."""
+    for select, texts in names:
+        for node, text in zip(list(select.expressions), texts, strict=True):
+            if isinstance(node, exp.Alias | exp.Star) or node.is_star or _text(node) == text:
+                continue
+            node.replace(exp.alias_(node.copy(), text, quoted=True))
+
+
+def read_attributes(tree: exp.Query, resolution: Resolution) -> None:
+    """`attributes['key']` of a table becomes a column of its scan."""
+    for node in list(tree.find_all(exp.Bracket)):
+        keys, inner = node.expressions, node.this
+        if not (isinstance(inner, exp.Column) and len(keys) == 1 and keys[0].is_string):
+            continue
+        found = resolution.found(inner)
+        if found.draft and found.column and found.column.kind is Kind.MAP:
+            attribute = Attribute(found.column.scope, keys[0].name)
+            found.draft.attributes.add(attribute)
+            node.replace(exp.column(attribute_column(found.draft.relation, attribute)))
+
+
+def keep_times_exact(tree: exp.Query, resolution: Resolution) -> None:
+    """What takes no nanoseconds gets a time cut to what it takes; DuckDB alone would round it, up to the next day."""
+    for node in list(tree.find_all(exp.Add, exp.Sub, exp.Cast, exp.Anonymous)):
+        unit = "microsecond"
+        match node:
+            case exp.Add() | exp.Sub():
+                operands = [node.left, node.right]
+            case exp.Cast():
+                operands = [node.this] if node.to.this in _CUT_TO else []
+                unit = _CUT_TO.get(node.to.this, unit)
+            case _:
+                operands = node.expressions if node.name.lower() in MICROSECOND_FUNCTIONS else []
+                unit = "millisecond" if node.name.lower() == "epoch_ms" else unit
+        for operand in operands:
+            if is_time(operand, resolution.found):
+                _cut(operand, unit)
+
+
+def fix_now(tree: exp.Query, constants: Constants) -> None:
+    """One `now` for the whole query, the same on every worker: a TIMESTAMP in UTC."""
+    now, today = time_text(constants.now.ns), time_text(constants.today.ns).split(" ")[0]
+    for node in list(tree.find_all(exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate, exp.Anonymous)):
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        if isinstance(node, exp.CurrentDate) or name == "today":
+            node.replace(exp.cast(exp.Literal.string(today), DType.DATE))
+        elif name == "ago" and node.expressions:
+            span = exp.Cast(this=node.expressions[0], to=exp.DataType(this=DType.INTERVAL))
+            node.replace(exp.Paren(this=exp.Sub(this=_timestamp(now), expression=span)))
+        elif not name or name in _NOW:
+            node.replace(_timestamp(now))
+
+
+def take_columns(tree: exp.Query, resolution: Resolution) -> None:
+    """The columns that are still named, under their own names, are those the scans must give."""
+    for node in tree.find_all(exp.Column):
+        found = resolution.found(node)
+        if found.draft and found.column:
+            found.draft.columns.add(found.column.name)
+            named = node.parts[1] if len(node.parts) > 1 and node.table else node.this
+            if isinstance(named, exp.Identifier) and found.draft.table.aliases.get(named.name.lower()):
+                named.set("this", found.column.name)
+
+
+def hide_further_columns(resolution: Resolution) -> None:
+    """A star shows a table's columns, not what its scan gives besides."""
+    for star, drafts in resolution.stars:
+        further = [exp.to_identifier(name, quoted=True) for draft in drafts for name in _further(draft)]
+        if further:
+            star.set("except_", [*(star.args.get("except_") or []), *further])
+
+
+def _further(draft: Draft) -> list[str]:
+    attributes = [attribute_column(draft.relation, attribute) for attribute in sorted(draft.attributes)]
+    return attributes + [id_column(draft.relation, column) for column in sorted(draft.ids)]
+
+
+def _cut(node: exp.Expr, unit: str) -> None:
+    """The node itself moves inside the call: what is known of its columns hangs on the nodes."""
+    call = exp.Anonymous(this=MICROSECONDS, expressions=[])
+    node.replace(call)
+    call.append("expressions", node)
+    if unit != "microsecond":
+        cut = exp.Anonymous(this="date_trunc", expressions=[exp.Literal.string(unit)])
+        call.replace(cut)
+        cut.append("expressions", call)
+
+
+def _timestamp(text: str) -> exp.Expr:
+    return exp.cast(exp.Literal.string(text), DType.TIMESTAMP)
+
+
+def _text(node: exp.Expr) -> str:
+    return node.sql(DIALECT, normalize_functions=False, comments=False)

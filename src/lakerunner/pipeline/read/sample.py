@@ -1,0 +1,66 @@
+"""A small OTLP logs request in which every kind of value occurs: reading it once compiles or loads all jitted code.
+
+Each kind comes with the same value in all records and with a different one in each, because texts that repeat and texts
+that do not take different ways into a segment.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
+from lakerunner.pipeline.read.wire import FIXED64, MESSAGE, VARINT, tag_of, varint
+
+_RECORDS = 4
+
+
+def logs_sample() -> bytes:
+    resource = _message((1, _pair("service.name", _text("sample"))), *((1, pair) for pair in _pairs("resource", 0)))
+    scope = _message((1, b"scope"), *((3, pair) for pair in _pairs("scope", 0)))
+    records = [(2, _record(number)) for number in range(_RECORDS)]
+    return _message((1, _message((1, resource), (2, _message((1, scope), *records)))))
+
+
+def _record(number: int) -> bytes:
+    body = (_text(f"sample {number}"), _nested(number), _double(float(number)), b"")[number]
+    pairs = [*_pairs("same", 0), *_pairs("other", number), *_pairs(f"rare{number}", number), *_pairs("same", 0)]
+    time = bytes([tag_of(1, FIXED64)]) + struct.pack("<Q", number + 1)
+    return time + _message((5, body), (9, bytes([number]) * 16), *((6, pair) for pair in pairs))
+
+
+def _pairs(name: str, number: int) -> list[bytes]:
+    """One attribute of each kind."""
+    values = {
+        STRING: _text(f"text {number}"),
+        BOOL: _number(BOOL, number & 1),
+        INT: _number(INT, number),
+        DOUBLE: _double(number / 3),
+        ARRAY: _message((ARRAY, _message((1, _text(f"{number}")), (1, _nested(number))))),
+        KVLIST: _nested(number),
+        BYTES: _message((BYTES, bytes([number]))),
+    }
+    return [_pair(f"{name}.{kind}", value) for kind, value in values.items()]
+
+
+def _nested(number: int) -> bytes:
+    return _message((KVLIST, _message((1, _pair("number", _number(INT, number))))))
+
+
+def _message(*fields: tuple[int, bytes]) -> bytes:
+    return b"".join(bytes([tag_of(number, MESSAGE)]) + varint(len(data)) + data for number, data in fields)
+
+
+def _pair(key: str, value: bytes) -> bytes:
+    return _message((1, key.encode()), (2, value))
+
+
+def _text(text: str) -> bytes:
+    return _message((STRING, text.encode()))
+
+
+def _number(kind: int, number: int) -> bytes:
+    return bytes([tag_of(kind, VARINT)]) + varint(number)
+
+
+def _double(number: float) -> bytes:
+    return bytes([tag_of(DOUBLE, FIXED64)]) + struct.pack("<d", number)

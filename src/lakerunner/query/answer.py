@@ -1,0 +1,23 @@
+"""The contract of an answer, whoever works it out: this process, or a worker over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+
+class Answer(Protocol):
+    """Rows as they come. The work begins at the first look at `schema` or at a batch, and may raise there or at any
+    later batch: an answer that ends without an error is whole."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names are unique. Waits for the query to have something to give, not for all of it."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Once. Batches without rows may come. UserError when the query fails, TooLarge past a limit."""
+
+    def close(self) -> None:
+        """Stop the work if it still goes on, from any thread, and give back all it held. Closing twice is fine."""

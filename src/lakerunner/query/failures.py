@@ -1,0 +1,59 @@
+"""What DuckDB says when a query fails, as the errors of this project.
+
+Classified by the text, which is the same whether DuckDB raises it itself or an Arrow reader passes it on. Paths of
+files are nobody's business and are taken out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, Unavailable, UserError
+
+_KIND = re.compile(r"\s*([A-Za-z][A-Za-z ]*?) Error: ")
+_PATH = re.compile(r"""["']?(?:/[^\s"':,()\[\]]+)+["']?""")
+_TOO_LONG = "exceeded maximum execution time"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one query: `memory` as DuckDB reads it ("2GB"), seconds of running, rows of the answer."""
+
+    memory: str
+    seconds: float
+    max_rows: int
+
+
+def translated(error: Exception, limits: Limits) -> LakerunnerError:
+    found = _KIND.match(str(error))
+    kind = found[1].lower() if found else ""
+    said = _said(str(error))
+    match kind:
+        case "interrupt" if _TOO_LONG in str(error):
+            return UserError(f"stopped after {limits.seconds:g} s: limit query_seconds")
+        case "interrupt":
+            return cancelled()
+        case "out of memory":
+            return TooLarge(f"the query needs more than query_memory {limits.memory}: {said}")
+        case "io" | "serialization":
+            return Corrupt(f"a segment cannot be read: {said}")
+        case "internal" | "fatal" | "":
+            return Unavailable(f"DuckDB failed: {said}")
+    return UserError(said)
+
+
+def cancelled() -> UserError:
+    return UserError("the query was cancelled")
+
+
+def too_many_rows(limits: Limits) -> TooLarge:
+    return TooLarge(
+        f"the answer has more than {limits.max_rows} rows, limit query_max_rows: ask for less with LIMIT or WHERE"
+    )
+
+
+def _said(message: str) -> str:
+    """The first paragraph, in one line: what follows quotes our SQL or advises the server's owner."""
+    first = message.strip().partition("\n\n")[0]
+    return _PATH.sub("(file)", " ".join(first.split()))

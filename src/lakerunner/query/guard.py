@@ -1,0 +1,92 @@
+"""DuckDB's own reading of a query, checked against the same lists before it runs.
+
+lakeql/ has checked the text as sqlglot reads it. Here DuckDB parses the SQL that will run and the tree it gives is
+held to the lists again, so that no difference between the two parsers, and no unit of work from elsewhere, opens a way
+to anything but the relations of its own scans.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+
+from lakerunner.lakeql.functions import FUNCTIONS, MICROSECONDS, TABLE_FUNCTIONS
+from lakerunner.model.errors import UserError
+
+# What operators and syntax become: [1, 2], x IN [..], comprehensions, LIKE ... ESCAPE, count(*), WITHIN GROUP.
+_SYNTAX = """
+count_star list_apply like_escape not_like_escape ilike_escape not_ilike_escape array_extract
+~~ !~~ ~~* !~~* ~~~ ->> -> || && @> <@ + - * / // % ** ^ & | ~ << >> ^@
+"""
+_CALLABLE = FUNCTIONS | {*_SYNTAX.split(), MICROSECONDS}
+_CLASSES = """
+BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR STAR SUBQUERY TYPE WINDOW
+"""
+_EXPRESSIONS = frozenset(_CLASSES.split())
+_QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE"})
+_RELATIONS = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "TABLE_FUNCTION"})
+
+
+def check_sql(connection: duckdb.DuckDBPyConnection, sql: str, relations: set[str]) -> None:
+    """UserError unless the SQL is one SELECT over these relations that calls nothing but allowed functions."""
+    (serialized,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+    parsed = json.loads(serialized)
+    if parsed.get("error") or len(parsed.get("statements", ())) != 1:
+        said = str(parsed.get("error_message", "not one SELECT")).partition("\n")[0]
+        raise UserError(f"the query cannot be run: {said}")
+    nodes = list(_nodes(parsed))
+    ctes = {entry["key"].lower() for node in nodes for entry in _entries(node.get("cte_map"))}
+    named = {relation.lower() for relation in relations} | ctes
+    for node in nodes:
+        if str(node.get("type")).endswith("_NODE") and node["type"] not in _QUERIES:
+            raise _refused(f"{node['type'].removesuffix('_NODE')} query")
+        _check_expression(node)
+        _check_relation(node, named)
+
+
+def _check_expression(node: dict[str, Any]) -> None:
+    if "class" in node and node["class"] not in _EXPRESSIONS:
+        raise _refused(f"{node['class']} expression")
+    name = node.get("function_name")
+    if name is not None and (name.lower() not in _CALLABLE or node.get("schema") or node.get("catalog")):
+        raise _refused(f"function {name}")
+
+
+def _check_relation(node: dict[str, Any], named: set[str]) -> None:
+    """A relation in FROM is the only kind of node that may be sampled."""
+    if "sample" not in node or "select_list" in node:
+        return
+    kind = node["type"]
+    if kind not in _RELATIONS or node["sample"]:
+        raise _refused(f"{kind} in FROM")
+    if kind == "BASE_TABLE" and (
+        node["table_name"].lower() not in named
+        or node.get("schema_name")
+        or node.get("catalog_name")
+        or node.get("at_clause")
+    ):
+        raise _refused(f"table {node['table_name']}")
+    if kind == "TABLE_FUNCTION" and node["function"]["function_name"].lower() not in TABLE_FUNCTIONS:
+        raise _refused(f"table function {node['function']['function_name']}")
+
+
+def _refused(what: str) -> UserError:
+    return UserError(f"the query cannot be run: {what} is not available")
+
+
+def _entries(cte_map: Any) -> list[dict[str, Any]]:
+    return cte_map["map"] if isinstance(cte_map, dict) else []
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            yield value
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)

@@ -1,0 +1,50 @@
+"""The macros every query connection has: the meaning of stored values, written once in DuckDB's SQL.
+
+`typed_text` turns typed JSON (model/typed_json.py) into the plain text of the value: a string as it is, a number's
+digits, true or false, bytes in base64, an array or a map as JSON, nothing for the empty value. Whether a value stood in
+a column of its own or in the overflow map, the text is the same.
+"""
+
+from __future__ import annotations
+
+_TYPED_TEXT = r"""
+CREATE TEMP MACRO typed_text(v) AS CASE
+    WHEN starts_with(v, '"') THEN json_extract_string(v, '$')
+    WHEN v = 'null' THEN NULL
+    WHEN NOT starts_with(v, '{"') THEN v
+    WHEN regexp_full_match(v, '\{"bytesValue":"[A-Za-z0-9+/=]*"\}') THEN json_extract_string(v, '$.bytesValue')
+    WHEN regexp_full_match(v, '\{"doubleValue":"(NaN|-?Infinity)"\}') THEN json_extract_string(v, '$.doubleValue')
+    WHEN starts_with(v, '{"kvlistValue":{') AND len(json_keys(v)) = 1
+        THEN substring(v, length('{"kvlistValue":') + 1, length(v) - length('{"kvlistValue":') - 1)
+    ELSE v
+END
+"""
+_DOUBLE_TEXT = """
+CREATE TEMP MACRO double_text(d) AS CASE
+    WHEN isnan(d) THEN 'NaN'
+    WHEN isinf(d) THEN CASE WHEN d > 0 THEN 'Infinity' ELSE '-Infinity' END
+    ELSE CAST(d AS VARCHAR)
+END
+"""
+# A key may occur twice in OTLP, not in a DuckDB map: the first one counts.
+_FIRST_OF_EACH = """
+CREATE TEMP MACRO first_of_each(entries) AS CASE
+    WHEN len(list_distinct(list_transform(entries, lambda e: e.key))) = len(entries) THEN entries
+    ELSE list_filter(entries, lambda e, i: list_position(list_transform(entries, lambda x: x.key), e.key) = i)
+END
+"""
+_ATTRIBUTE_MAP = """
+CREATE TEMP MACRO attribute_map(columns, overflow) AS map_from_entries(list_sort(first_of_each(list_concat(
+    list_filter(columns, lambda e: e.value IS NOT NULL),
+    list_transform(map_entries(overflow), lambda e: {'key': e.key, 'value': typed_text(e.value)})
+))))
+"""
+# DuckDB's own cast rounds, and 23:59:59.9999999 becomes the next day; this one cuts, before 1970 too.
+_MICROSECONDS = """
+CREATE TEMP MACRO microseconds(t) AS make_timestamp(floor_of_thousand(epoch_ns(CAST(t AS TIMESTAMP_NS))))
+"""
+_FLOOR_OF_THOUSAND = """
+CREATE TEMP MACRO floor_of_thousand(n) AS (n - (n % 1000 + 1000) % 1000) // 1000
+"""
+
+MACROS = (_TYPED_TEXT, _DOUBLE_TEXT, _FIRST_OF_EACH, _ATTRIBUTE_MAP, _FLOOR_OF_THOUSAND, _MICROSECONDS)

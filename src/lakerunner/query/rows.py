@@ -1,0 +1,181 @@
+"""Rows as JSON: one object per row, the same for NDJSON, SSE and a JSON array. docs/formats/lakeql.md states the form.
+
+Numbers are written with all their digits, also those that a double cannot hold. A column is turned into JSON as a
+whole, by Arrow and orjson; a nested one from the JSON of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+_TEXT = pa.large_string()
+_NEEDS_ESCAPE = r'["\\\x00-\x1f]'
+_ZEROS = {"s": ".000000000", "ms": "000000", "us": "000", "ns": ""}
+_FAR = 2**63 - 1  # how DuckDB exports an infinite time
+_SECOND_NS = 1_000_000_000
+
+
+def json_rows(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """One JSON object per row, without a line end, in the order of the batch."""
+    objects = _objects(batch.schema.names, batch.columns, batch.num_rows)
+    return iter(objects.cast(pa.large_binary()).to_pylist())
+
+
+def _objects(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> pa.Array:
+    if not columns:
+        return pa.array(["{}"] * rows, _TEXT)
+    parts: list[Any] = []
+    for name, column in zip(names, columns, strict=True):
+        opening = "," if parts else "{"
+        parts += [f"{opening}{orjson.dumps(name).decode()}:", _texts(column)]
+    return pc.binary_join_element_wise(*(_large(part) for part in parts), _large("}"), _large(""))
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """The JSON of each value, `null` where there is none."""
+    if pt.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if pt.is_null(column.type):
+        return pa.array(["null"] * len(column), _TEXT)
+    write = next(write for matches, write in _WRITERS if matches(column.type))
+    return pc.fill_null(_large(write(column)), "null")
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Digits, true and false: JSON as they are."""
+    return column.cast(pa.string())
+
+
+def _doubles(column: pa.Array) -> pa.Array:
+    """The shortest digits that read back the same. JSON has no signs for NaN and the infinities: those are strings."""
+    finite = pc.fill_null(pc.is_finite(column), False)
+    numbers = pc.if_else(finite, column, pa.scalar(0.0, column.type)).to_numpy(zero_copy_only=False)
+    digits = orjson.dumps(numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",") if len(column) else []
+    texts = pa.array(digits, pa.binary()).cast(pa.string())
+    if pc.all(finite).as_py():
+        return texts
+    named = [_UNBOUNDED.get(value, '"NaN"') for value in column.filter(pc.invert(finite)).to_pylist()]
+    return pc.replace_with_mask(texts, pc.invert(finite), pa.array(named, pa.string()))
+
+
+_UNBOUNDED = {None: None, float("inf"): '"Infinity"', float("-inf"): '"-Infinity"'}
+
+
+def _strings(column: pa.Array) -> pa.Array:
+    texts = _large(column)
+    quoted = _quoted(texts)
+    special = pc.fill_null(pc.match_substring_regex(texts, _NEEDS_ESCAPE), False)
+    if not pc.any(special).as_py():
+        return quoted
+    escaped = [orjson.dumps(value).decode() for value in texts.filter(special).to_pylist()]
+    return pc.replace_with_mask(quoted, special, pa.array(escaped, _TEXT))
+
+
+def _timestamps(column: pa.Array) -> pa.Array:
+    """ISO 8601, nine digits of a second, Z."""
+    unit = column.type.unit
+    ticks = column.cast(pa.int64())
+    far = pc.fill_null(pc.or_(pc.equal(ticks, _FAR), pc.equal(ticks, -_FAR)), False)
+    near = pc.if_else(far, pa.scalar(0, pa.int64()), ticks).cast(pa.timestamp(unit))
+    printed = pc.replace_substring(near.cast(pa.string()), " ", "T", max_replacements=1)
+    clock = pc.binary_join_element_wise(printed, f"{_ZEROS[unit]}Z", "")
+    if pc.any(far).as_py():
+        names = ["infinity" if value > 0 else "-infinity" for value in ticks.filter(far).to_pylist()]
+        clock = pc.replace_with_mask(clock, far, pa.array(names, pa.string()))
+    return _quoted(_large(clock))
+
+
+def _printed(column: pa.Array) -> pa.Array:
+    """Dates and times of day."""
+    return _quoted(_large(column.cast(pa.string())))
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    return pa.array([None if value is None else f'"{value.hex()}"' for value in column.to_pylist()], _TEXT)
+
+
+def _intervals(column: pa.Array) -> pa.Array:
+    """ISO 8601 durations: months, days and seconds do not convert into each other."""
+    values = [None if value is None else f'"{_duration(*value)}"' for value in column.to_pylist()]
+    return pa.array(values, _TEXT)
+
+
+def _duration(months: int, days: int, ns: int) -> str:
+    parts = [f"{months}M" if months else "", f"{days}D" if days else ""]
+    if ns or not (months or days):
+        seconds, fraction = divmod(abs(ns), _SECOND_NS)
+        digits = f".{fraction:09}".rstrip("0") if fraction else ""
+        parts.append(f"T{'-' if ns < 0 else ''}{seconds}{digits}S")
+    return "P" + "".join(parts)
+
+
+def _lists(column: pa.Array) -> pa.Array:
+    items = _texts(column.flatten()).to_pylist()
+    return _gathered(column, pc.list_value_length(column), lambda at, end: f"[{','.join(items[at:end])}]")
+
+
+def _maps(column: pa.Array) -> pa.Array:
+    """A key that is not a string is written as one."""
+    lengths = pc.list_value_length(column.cast(pa.list_(column.type.field(0))))
+    entries = column.cast(pa.list_(column.type.field(0))).flatten()
+    keys, values = (_texts(entries.field(n)).to_pylist() for n in (0, 1))
+    names = [key if key.startswith('"') else orjson.dumps(key).decode() for key in keys]
+    pairs = [f"{name}:{value}" for name, value in zip(names, values, strict=True)]
+    return _gathered(column, lengths, lambda at, end: f"{{{','.join(pairs[at:end])}}}")
+
+
+def _gathered(column: pa.Array, lengths: pa.Array, text: Callable[[int, int], str]) -> pa.Array:
+    """The text of each row's run of items; rows follow each other in the flattened items, null rows have none."""
+    sizes = pc.fill_null(lengths, 0).to_pylist()
+    ends = [0]
+    for size in sizes:
+        ends.append(ends[-1] + size)
+    runs = zip(pairwise(ends), column.is_valid().to_pylist(), strict=True)
+    return pa.array([text(*run) if valid else None for run, valid in runs], _TEXT)
+
+
+def _structs(column: pa.Array) -> pa.Array:
+    names = [field.name for field in column.type]
+    objects = _objects(names, column.flatten(), len(column))
+    return pc.if_else(column.is_valid(), objects, pa.scalar(None, _TEXT))
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(_large('"'), texts, _large('"'), _large(""))
+
+
+def _large(value: str | pa.Array) -> Any:
+    return pa.scalar(value, _TEXT) if isinstance(value, str) else value.cast(_TEXT)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
+
+
+_WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
+    (_is_text, _strings),
+    (pt.is_integer, _plain),
+    (pt.is_boolean, _plain),
+    (pt.is_decimal, _plain),
+    (pt.is_floating, _doubles),
+    (pt.is_timestamp, _timestamps),
+    (pt.is_interval, _intervals),
+    (pt.is_temporal, _printed),
+    (_is_bytes, _bytes),
+    (pt.is_map, _maps),
+    (pt.is_list, _lists),
+    (pt.is_struct, _structs),
+)

@@ -1,0 +1,162 @@
+"""The bus on a real Kafka broker."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from threading import Thread
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from lakerunner.bus.bus import Bus, Delivery
+from lakerunner.bus.kafka import KafkaBus
+from lakerunner.bus.topics import MAX_BYTES
+from lakerunner.model.errors import Unavailable
+from servers.kafka import KafkaBroker
+from suites.bus import (
+    PATIENCE,
+    BusAddress,
+    ServerBusSuite,
+    nothing_comes_but_news,
+    numbers,
+    payloads,
+    publish,
+    settle,
+    take_all,
+    take_until,
+    unique,
+)
+
+PREFIX = "lake-1."
+
+
+@pytest.fixture
+def bus(kafka: KafkaBroker) -> Iterator[KafkaBus]:
+    bus = KafkaBus(kafka.servers, PREFIX, partitions=4)
+    yield bus
+    bus.close()
+
+
+class TestKafkaBus(ServerBusSuite):
+    exact = False
+    redelivery_seconds = 30.0
+
+    @pytest.fixture
+    def bus_address(self, kafka: KafkaBroker) -> BusAddress:
+        return BusAddress(f"kafka://{kafka.servers}", topic_prefix=PREFIX)
+
+    @pytest.mark.slow  # the group waits ten seconds for the dead member's heartbeat
+    def test_what_a_killed_process_held_comes_again(
+        self, bus: Bus, bus_address: BusAddress, topic: str, group: str
+    ) -> None:
+        super().test_what_a_killed_process_held_comes_again(bus, bus_address, topic, group)
+
+
+def test_topics_are_created_with_the_prefix(bus: KafkaBus, kafka: KafkaBroker) -> None:
+    published, subscribed = unique("published"), unique("subscribed")
+    publish(bus, published, ["x"])
+    bus.subscribe([subscribed], unique("group"))
+    topics = AdminClient({"bootstrap.servers": kafka.servers}).list_topics(timeout=10).topics
+    assert len(topics[PREFIX + published].partitions) == len(topics[PREFIX + subscribed].partitions) == 4
+    assert published not in topics
+
+
+def test_the_largest_message_passes(bus: KafkaBus) -> None:
+    topic = unique("topic")
+    payload = random.Random(1).randbytes(MAX_BYTES)
+    bus.publish([(topic, payload)])
+    taken = take_until(bus.subscribe([topic], unique("group")), lambda taken: len(taken) == 1)
+    assert taken[0].payload == payload
+
+
+def test_a_burst_is_spread_over_the_partitions(bus: KafkaBus) -> None:
+    topic = unique("topic")
+    publish(bus, topic, ["first"])  # the producer knows the partitions from here on
+    publish(bus, topic, numbers(200))
+    taken = take_all(bus.subscribe([topic], unique("group")), numbers(200))
+    shares = Counter(delivery.position[0] for delivery in taken)
+    assert sorted(shares) == [0, 1, 2, 3]
+    assert min(shares.values()) > 20
+
+
+def test_what_moved_to_another_member_is_left_to_it(bus: KafkaBus) -> None:
+    topic, group = unique("topic"), unique("group")
+    publish(bus, topic, numbers(40))
+    first = bus.subscribe([topic], group)
+    held = take_all(first, numbers(40))
+    second = bus.subscribe([topic], group)
+    moved: list[Delivery] = []
+    deadline = time.monotonic() + PATIENCE
+    while len({delivery.position[0] for delivery in moved}) < 2 and time.monotonic() < deadline:
+        assert first.take(10, 0.2) == []
+        moved += second.take(100, 0.2)
+    moved += second.take(100, 1.0)
+    places = {delivery.position[0] for delivery in moved}
+    assert payloads(moved) == payloads(d for d in held if d.position[0] in places)
+    first.commit(held)
+    second.close()
+    first.close()
+    third = bus.subscribe([topic], group)
+    again = take_all(third, payloads(moved))
+    assert payloads(again) == payloads(moved)  # not the ones of the partitions that the first member kept
+    third.commit(again)
+    third.close()
+    nothing_comes_but_news(bus, [topic], group)
+
+
+@pytest.mark.slow
+def test_while_the_broker_is_away_calls_say_so_and_then_go_on(bus: KafkaBus, kafka: KafkaBroker) -> None:
+    topic, group = unique("topic"), unique("group")
+    member = bus.subscribe([topic], group)
+    settle(bus, topic, [member])
+    publish(bus, topic, numbers(10))
+    taken = take_all(member, numbers(10))
+    kafka.kill()
+    try:
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=r"Kafka, taking: .*brokers are down"):
+                member.take(1, 0.5)
+        with pytest.raises(Unavailable, match="Kafka, committing"):
+            member.commit(taken)
+        with pytest.raises(Unavailable, match="Kafka, publishing"):
+            bus.publish([(unique("topic"), b"")])
+    finally:
+        kafka.start()
+    publish(bus, topic, ["back"])
+    assert set(payloads(take_all(member, ["back"]))) <= {"back", *numbers(10)}
+    member.commit(taken)
+    member.close()
+
+
+@pytest.mark.slow
+def test_a_broker_killed_while_publishing_loses_nothing(bus: KafkaBus, kafka: KafkaBroker) -> None:
+    topic, group = unique("topic"), unique("group")
+    member = bus.subscribe([topic], group)
+    sent: list[str] = []
+
+    def publish_all() -> None:
+        for number in range(2000):
+            publish(bus, topic, [str(number)])
+            sent.append(str(number))
+
+    publisher = Thread(target=publish_all)
+    publisher.start()
+    while len(sent) < 500:
+        time.sleep(0.01)
+    kafka.kill()
+    assert len(sent) < 2000
+    kafka.start()
+    seen: set[str] = set()
+    deadline = time.monotonic() + PATIENCE
+    while len(seen) < 2000 and time.monotonic() < deadline:
+        try:
+            deliveries = member.take(500, 1.0)
+            seen.update(payloads(deliveries))
+            member.commit(deliveries)
+        except Unavailable:
+            continue
+    publisher.join()
+    assert sorted(sent) == sorted(seen) == numbers(2000)

@@ -1,0 +1,57 @@
+"""Query -> plan -> SQL, as files to read: tests/golden/lakeql/*.txt. `make golden` rewrites what follows each query.
+
+A file holds cases, each a query between two lines of dashes, then its plan.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from lakerunner.lakeql import compile_sql
+from lakerunner.lakeql.constants import time_text
+from lakerunner.model.errors import UserError
+from lakerunner.model.time import MAX_NS, MIN_NS
+from lakerunner.plan.sql import Scan
+
+OWN = UUID("12340000-0000-4000-8000-000000000000")
+NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
+FILES = sorted((Path(__file__).parents[1] / "golden" / "lakeql").glob("*.txt"))
+CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)
+
+
+def described(sql: str) -> str:
+    try:
+        plan = compile_sql(sql, OWN, NOW)
+    except UserError as error:
+        return f"{type(error).__name__}: {error}"
+    return "\n".join([*map(described_scan, plan.scans), plan.sql])
+
+
+def described_scan(scan: Scan) -> str:
+    start = time_text(scan.time.start_ns) if scan.time.start_ns > MIN_NS else ""
+    end = time_text(scan.time.end_ns) if scan.time.end_ns < MAX_NS else ""
+    lines = [f"{scan.relation}: {scan.signal} [{start} .. {end})", f"    columns {', '.join(scan.columns)}"]
+    lines += [f"    attribute {attribute.scope} {attribute.key}" for attribute in scan.attributes]
+    lines += [f"    bytes of {column}" for column in scan.ids]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def rewritten(text: str) -> str:
+    return "\n".join(f"---\n{sql}\n---\n{described(sql)}\n" for sql in CASE.findall(text))
+
+
+def test_golden_files_are_there() -> None:
+    assert len(FILES) >= 5
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_golden(path: Path) -> None:
+    text = path.read_text()
+    if os.environ.get("GOLDEN") == "rewrite":
+        path.write_text(rewritten(text))
+    assert path.read_text() == rewritten(text)

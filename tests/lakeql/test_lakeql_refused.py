@@ -1,0 +1,98 @@
+"""What a query may not be: refused.txt holds each statement with its error, where it stands, and what is said.
+
+It is a table to read, not one to rewrite by machine: what a refusal says was looked at by someone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from lakerunner.lakeql import compile_sql
+from lakerunner.model.errors import TooLarge, UserError
+
+OWN = UUID("12340000-0000-4000-8000-000000000000")
+NOW = 1_700_000_000_123_456_789
+LINES = (Path(__file__).parent / "refused.txt").read_text().splitlines()
+CASES = list(zip(LINES[::2], LINES[1::2], strict=True))
+
+
+def test_the_table_is_long() -> None:
+    assert len(CASES) >= 180
+
+
+@pytest.mark.parametrize(("sql", "expected"), CASES)
+def test_is_refused(sql: str, expected: str) -> None:
+    with pytest.raises(UserError) as refused:
+        compile_sql(sql, OWN, NOW)
+    error = refused.value
+    where = f"{error.position.line}:{error.position.column}" if error.position else "nowhere"
+    assert f"    {type(error).__name__} {where} {error.message}" == expected
+
+
+def test_positions_count_lines() -> None:
+    with pytest.raises(UserError) as refused:
+        compile_sql("SELECT message\nFROM logs\n  WHERE getenv('HOME') = 'é'", OWN, NOW)
+    assert str(refused.value) == "function getenv is not available (line 3, column 9)"
+
+
+def test_a_query_of_the_longest_length_is_read() -> None:
+    sql = "SELECT 1" + " " * 92
+    assert compile_sql(sql, OWN, NOW, max_length=100).sql == "SELECT 1"
+    with pytest.raises(TooLarge, match="101 characters, more than the 100 allowed"):
+        compile_sql(sql + " ", OWN, NOW, max_length=100)
+
+
+@pytest.mark.parametrize("sql", ["SELECT " + "(" * 2000 + "1" + ")" * 2000, "SELECT " + "- " * 3000 + "1"])
+def test_deep_nesting_is_refused_and_not_fatal(sql: str) -> None:
+    with pytest.raises(UserError, match="nested too deeply"):
+        compile_sql(sql, OWN, NOW)
+
+
+def test_a_query_of_too_many_words_is_refused() -> None:
+    assert compile_sql("SELECT " + ",".join(["1"] * 10_000), OWN, NOW).scans == ()
+    with pytest.raises(TooLarge, match="20002 words and signs, more than the 20000 allowed"):
+        compile_sql("SELECT " + ",".join(["1"] * 10_001), OWN, NOW)
+
+
+@pytest.mark.parametrize(
+    ("sql", "fits"),
+    [
+        ("SELECT * FROM range(1000000)", True),
+        ("SELECT * FROM range(1000001)", False),
+        ("SELECT * FROM range(-5, 2999985, 3)", True),
+        ("SELECT * FROM generate_series(1, 1000000)", True),
+        ("SELECT * FROM generate_series(0, 1000000)", False),
+        ("SELECT * FROM generate_series(10, 1, -1)", True),
+        ("SELECT * FROM range(TIMESTAMP '2024-01-01', now(), INTERVAL 1 HOUR)", True),
+        ("SELECT * FROM range(0, 10, 0)", False),
+        ("SELECT range(1000)", True),
+        ("SELECT range(1001)", False),
+        ("SELECT lpad('x', 1000, 'y')", True),
+        ("SELECT lpad('x', 1001, 'y')", False),
+        (f"SELECT replace('x', 'x', '{'y' * 100}')", True),
+        (f"SELECT replace('x', 'x', '{'y' * 101}')", False),
+        ("SELECT replace(replace('x', 'ab', 'c'), 'd', '')", True),
+        ("SELECT replace(replace('x', 'a', 'bc'), 'd', 'ef')", False),
+        ("SELECT format('{:999d}', 1), printf('%.2f', 1.5)", True),
+        ("SELECT format('{:1000d}', 1)", False),
+    ],
+)
+def test_bounds_are_exact(sql: str, fits: bool) -> None:
+    if fits:
+        assert compile_sql(sql, OWN, NOW).sql
+    else:
+        with pytest.raises(UserError):
+            compile_sql(sql, OWN, NOW)
+
+
+def test_nul_is_refused() -> None:
+    with pytest.raises(UserError, match="NUL"):
+        compile_sql("SELECT '\0'", OWN, NOW)
+
+
+def test_the_own_organization_may_be_named_in_any_spelling() -> None:
+    plan = compile_sql("SELECT 1 FROM logs WHERE organization_id = '1234000000004000-8000000000000000'", OWN, NOW)
+    assert f"= '{OWN}'" in plan.sql

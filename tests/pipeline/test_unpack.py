@@ -1,0 +1,128 @@
+"""unpack: whole content or a reason, and never more memory than allowed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from isal import isal_zlib
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.pipeline.unpack import unpack
+
+CONTENT = os.urandom(3000) + b"otlp" * 50_000
+PACKED = gzip.compress(CONTENT)
+MAX = 1 << 20
+
+
+def reason(key: str, data: bytes, max_bytes: int = MAX) -> str:
+    with pytest.raises(Corrupt) as caught:
+        unpack(key, memoryview(data), max_bytes)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "data"),
+    [
+        ("otel-raw/a/b/x.binpb", CONTENT),
+        ("otel-raw/a/b/x.binpb.gz", PACKED),
+        ("otel-raw/a/b/X.BINPB.GZ", PACKED),
+        ("otel-raw/a/b/packed-but-not-named-so.binpb", PACKED),
+        ("members.binpb.gz", gzip.compress(CONTENT[:7]) + gzip.compress(b"") + gzip.compress(CONTENT[7:])),
+        ("padded.binpb.gz", PACKED + bytes(1000)),
+        ("trailer-of-another.binpb.gz", gzip.compress(CONTENT[:-9]) + gzip.compress(CONTENT[-9:])),
+    ],
+)
+def test_content_comes_out_whole(key: str, data: bytes) -> None:
+    assert unpack(key, memoryview(data), MAX) == CONTENT
+
+
+def test_plain_content_is_not_copied() -> None:
+    data = memoryview(CONTENT)
+    assert unpack("x.binpb", data, MAX) is data
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (PACKED[:-3], "cut short"),
+        (PACKED[: len(PACKED) // 2], "cut short"),
+        (PACKED[:5], "cut short"),
+        (PACKED[:-8] + b"\1\2\3\4" + PACKED[-4:], "CRC"),
+        (PACKED[:-4] + b"\1\2\3\4", "length"),
+        (PACKED + b"something else", "damaged"),
+        (PACKED[:10] + b"\xff" * 30 + PACKED[40:], "damaged"),
+        (CONTENT, "not gzip"),
+        (b"", "the file is empty"),
+        (gzip.compress(b""), "empty once unpacked"),
+    ],
+)
+def test_what_cannot_be_unpacked_says_why(data: bytes, expected: str) -> None:
+    assert expected in reason("x.binpb.gz", data)
+
+
+def test_an_empty_plain_file_is_named_so() -> None:
+    assert reason("x.binpb", b"") == "the file is empty"
+
+
+def test_an_unknown_ending_names_the_known_ones() -> None:
+    assert reason("otel-raw/a/b/x.json", b"{}") == ("'otel-raw/a/b/x.json' has no ending we know: .binpb, .binpb.gz")
+
+
+@pytest.mark.parametrize("packed", [CONTENT, PACKED, gzip.compress(CONTENT[:5]) + gzip.compress(CONTENT[5:])])
+def test_the_limit_is_exact(packed: bytes) -> None:
+    assert len(unpack("x.binpb", memoryview(packed), len(CONTENT))) == len(CONTENT)
+    assert reason("x.binpb", packed, len(CONTENT) - 1) == (
+        f"the file unpacks to more than {len(CONTENT) - 1} bytes: raise object_max_bytes to take it"
+    )
+
+
+def test_many_empty_members_take_linear_time() -> None:
+    assert "empty once unpacked" in reason("x.binpb.gz", gzip.compress(b"") * 200_000, 1 << 30)
+
+
+def bomb(path: Path, size: int, stated: int | None = None) -> None:
+    """`size` zeros, gzipped, without ever holding them; `stated` is what the trailer says."""
+    packer, crc, block = isal_zlib.compressobj(wbits=-15), 0, bytes(1 << 20)
+    with path.open("wb") as out:
+        out.write(b"\x1f\x8b\x08\0\0\0\0\0\0\xff")
+        for _ in range(size >> 20):
+            crc = isal_zlib.crc32(block, crc)
+            out.write(packer.compress(block))
+        out.write(packer.flush())
+        out.write(crc.to_bytes(4, "little") + (size if stated is None else stated).to_bytes(4, "little"))
+
+
+_IN_A_PROCESS_OF_ITS_OWN = """
+import resource, sys
+from lakerunner.model.errors import Corrupt
+from lakerunner.pipeline.unpack import unpack
+data = memoryview(open(sys.argv[1], "rb").read())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    unpack("bomb.binpb.gz", data, 32 << 20)
+except Corrupt as error:
+    print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+
+
+@pytest.mark.parametrize("stated", [None, 0, 5])
+def test_a_bomb_of_a_gigabyte_is_stopped_at_the_limit(tmp_path: Path, stated: int | None) -> None:
+    path = tmp_path / "bomb.binpb.gz"
+    bomb(path, 1 << 30, stated)
+    assert path.stat().st_size < 8 << 20
+    run = [sys.executable, "-c", _IN_A_PROCESS_OF_ITS_OWN, str(path)]
+    message, grown_mb = subprocess.run(run, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert message == f"the file unpacks to more than {32 << 20} bytes: raise object_max_bytes to take it"
+    assert int(grown_mb) < 48  # the limit, and some slack; not the gigabyte
+
+
+def test_a_small_file_that_claims_to_be_large_holds_little(tmp_path: Path) -> None:
+    path = tmp_path / "liar.binpb.gz"
+    bomb(path, 1 << 20, stated=1 << 29)
+    assert "length" in reason("liar.binpb.gz", path.read_bytes(), 1 << 30)

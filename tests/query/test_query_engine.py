@@ -1,0 +1,46 @@
+"""The engine picks the caller's segments for the ranges the query needs, once per range."""
+
+from __future__ import annotations
+
+import pytest
+from sample_lake import HOUR, NOW, OWN, START, Lake, answer_of
+
+from lakerunner.model.errors import NotAllowed, UserError
+from lakerunner.model.time import ALL_TIME, MAX_NS, TimeRange
+from lakerunner.query.engine import Engine
+from lakerunner.query.unit import WorkUnit
+
+
+@pytest.fixture
+def picked(lake: Lake) -> list[TimeRange]:
+    lake.picks.clear()
+    return lake.picks
+
+
+def test_only_overlapping_segments_are_read(lake: Lake, picked: list[TimeRange]) -> None:
+    seen: list[WorkUnit] = []
+    worker = lake.worker()
+
+    def run(unit: WorkUnit):  # type: ignore[no-untyped-def]
+        seen.append(unit)
+        return worker.run(unit)
+
+    engine = Engine(lake, run)
+    table = answer_of(engine, "SELECT count(*) AS n FROM logs WHERE timestamp >= '2024-01-01T22:30:00Z'")
+    expected = sum(record.timestamp >= START + 22 * HOUR + HOUR // 2 for record, _ in lake.records)
+    assert table.to_pydict() == {"n": [expected]}
+    assert picked == [TimeRange(START + 22 * HOUR + HOUR // 2, MAX_NS)]
+    assert len(seen[0].segments) == 2
+
+
+def test_scans_over_the_same_range_are_picked_once(engine: Engine, picked: list[TimeRange]) -> None:
+    answer_of(engine, "SELECT count(*) FROM logs a JOIN logs b USING (trace_id)")
+    assert picked == [ALL_TIME]
+
+
+def test_errors_of_the_text_come_at_once_and_pick_nothing(engine: Engine, picked: list[TimeRange]) -> None:
+    with pytest.raises(UserError):
+        engine.sql(OWN, "SELECT nothing FROM logs", NOW)
+    with pytest.raises(NotAllowed):
+        engine.sql(OWN, "SELECT 1 FROM logs WHERE organization_id = 'x'", NOW)
+    assert picked == []

@@ -1,0 +1,194 @@
+"""The cache fetches once, keeps what is held, stays within its size and survives a restart."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sample_lake import START, Lake, Record
+
+from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
+from lakerunner.model.segment import Segment
+from lakerunner.objects.local import LocalStore
+from lakerunner.query.cache import SegmentCache
+
+
+class CountingStore(LocalStore):
+    """Counts what is read, and lets a test hold reads back until it has looked."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.reads: list[str] = []
+        self.go = threading.Event()
+        self.go.set()
+
+    def get(self, key: str, *, max_bytes: int) -> memoryview:
+        self.reads.append(key)
+        assert self.go.wait(10)
+        return super().get(key, max_bytes=max_bytes)
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> list[Segment]:
+    lake = Lake(tmp_path)
+    return [lake.add([Record(START + n, message="x" * 100)]) for n in range(4)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CountingStore:
+    return CountingStore(tmp_path / "store")
+
+
+def cache_of(store: LocalStore, tmp_path: Path, max_bytes: int = 1 << 30) -> SegmentCache:
+    return SegmentCache(store, tmp_path / "cache", max_bytes)
+
+
+def files(tmp_path: Path) -> set[str]:
+    return {path.name for path in (tmp_path / "cache").iterdir()}
+
+
+def name(segment: Segment) -> str:
+    return f"{segment.organization}_{segment.id}.parquet"
+
+
+def test_a_segment_is_fetched_once_and_whole(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
+    cache = cache_of(store, tmp_path)
+    for _ in range(2):
+        with cache.hold(segments) as paths:
+            for segment in segments:
+                assert paths[segment.id].read_bytes() == bytes(store.get_range(segment.path, 0, segment.bytes))
+    assert sorted(store.reads) == sorted(segment.path for segment in segments)
+    assert cache.size == sum(segment.bytes for segment in segments)
+
+
+def test_concurrent_wanters_wait_for_one_fetch(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
+    cache = cache_of(store, tmp_path)
+    store.go.clear()
+
+    def read() -> bytes:
+        with cache.hold(segments[:1]) as paths:
+            return paths[segments[0].id].read_bytes()
+
+    with ThreadPoolExecutor(8) as pool:
+        readers = [pool.submit(read) for _ in range(8)]
+        store.go.set()
+        assert len({reader.result(10) for reader in readers}) == 1
+    assert store.reads == [segments[0].path]
+
+
+def test_the_least_recently_held_goes_first(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
+    size = max(segment.bytes for segment in segments)
+    cache = cache_of(store, tmp_path, 3 * size)
+    for segment in (*segments[:3], segments[0], segments[3]):
+        with cache.hold([segment]):
+            pass
+    assert files(tmp_path) == {name(segments[n]) for n in (0, 2, 3)}
+    assert cache.size <= 3 * size
+
+
+def test_held_files_stay_though_there_is_no_room(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
+    size = max(segment.bytes for segment in segments)
+    cache = cache_of(store, tmp_path, 2 * size)
+    with cache.hold(segments[:2]) as held, cache.hold(segments[2:]) as others:
+        assert all(path.exists() for path in (*held.values(), *others.values()))
+        assert cache.size > 2 * size
+    assert cache.size <= 2 * size
+    assert len(files(tmp_path)) == 2
+
+
+def test_a_file_held_twice_stays_until_both_let_go(
+    segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    cache = cache_of(store, tmp_path, max(segment.bytes for segment in segments))
+    with cache.hold(segments[:1]) as paths:
+        with cache.hold(segments[:1]):
+            pass
+        with cache.hold(segments[1:2]):
+            pass
+        assert paths[segments[0].id].exists()
+        assert files(tmp_path) == {name(segments[0])}
+
+
+def test_one_query_that_cannot_fit_is_refused(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
+    need = sum(segment.bytes for segment in segments)
+    with cache_of(store, tmp_path, need).hold(segments):
+        pass
+    cache = cache_of(store, tmp_path, need - 1)
+    with pytest.raises(TooLarge, match=f"{need} bytes of segments, more than cache_max_bytes {need - 1}"):
+        cache.hold(segments).__enter__()
+
+
+def test_a_restart_keeps_whole_files_and_clears_the_rest(
+    segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    with cache_of(store, tmp_path).hold(segments):
+        pass
+    (tmp_path / "cache" / f"{name(segments[0])}.0badf00d.part").write_bytes(b"half")
+    store.reads.clear()
+    cache = cache_of(store, tmp_path)
+    assert files(tmp_path) == {name(segment) for segment in segments}
+    with cache.hold(segments):
+        pass
+    assert store.reads == []
+    assert cache_of(store, tmp_path, segments[0].bytes).size <= segments[0].bytes
+
+
+def test_a_damaged_file_of_another_size_is_fetched_anew(
+    segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / name(segments[0])).write_bytes(b"short")
+    with cache_of(store, tmp_path).hold(segments[:1]) as paths:
+        assert paths[segments[0].id].stat().st_size == segments[0].bytes
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_an_object_of_another_size_is_corrupt(
+    by: int, segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    stated = replace(segments[0], bytes=segments[0].bytes + by)
+    cache = cache_of(store, tmp_path)
+    with pytest.raises(Corrupt, match=stated.path):
+        cache.hold([stated, segments[1]]).__enter__()
+    assert files(tmp_path) == {name(segments[1])}
+    assert cache.size == segments[1].bytes
+    with cache.hold(segments[:1]):
+        pass
+
+
+def test_an_absent_object_is_said_so_to_everyone_and_can_come_later(
+    segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    data = bytes(store.get(segments[0].path, max_bytes=segments[0].bytes))
+    store.delete([segments[0].path])
+    cache = cache_of(store, tmp_path)
+    for _ in range(2):
+        with pytest.raises(Absent):
+            cache.hold(segments[:1]).__enter__()
+    store.put(segments[0].path, data)
+    with cache.hold(segments[:1]) as paths:
+        assert paths[segments[0].id].read_bytes() == data
+
+
+def test_a_directory_that_duckdb_would_take_for_a_pattern_is_refused(store: CountingStore, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be used"):
+        SegmentCache(store, tmp_path / "a*b", 1)
+
+
+def test_many_queries_at_once_within_a_small_cache(
+    segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    """Whatever is fetched, evicted and fetched again: a held file is there and whole."""
+    cache = cache_of(store, tmp_path, 2 * max(segment.bytes for segment in segments))
+
+    def read(n: int) -> bool:
+        wanted = [segments[n % 4], segments[(n + 1) % 4]]
+        with cache.hold(wanted) as paths:
+            return all(paths[segment.id].stat().st_size == segment.bytes for segment in wanted)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(200)))
+    assert cache.size <= 2 * max(segment.bytes for segment in segments)
