@@ -18,9 +18,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from servers.lake import Lake, lake
 
 from lakerunner.settings import Settings
+from servers.lake import Lake, lake
 
 TARGET_SECONDS = 10.0
 GIVE_UP_SECONDS = 120.0

@@ -36,9 +36,7 @@ class Settings:
     database_url: str = _setting("", "PostgreSQL; empty: the embedded server under HOME/postgres")
     database_connections: int = _setting(10, "most connections of one process")
     bus: str = _setting("postgres", "postgres, or kafka://host:port[,host:port]")
-    bus_topic_prefix: str = _setting(
-        "", "set before every Kafka topic, so that two lakes can share a cluster"
-    )
+    bus_topic_prefix: str = _setting("", "set before every Kafka topic, so that two lakes can share a cluster")
     spark_master: str = _setting("local[*]", "local[*], local-cluster[..], spark://, k8s:// or yarn")
     spark_conf: dict[str, str] = _setting({}, "further Spark settings, e.g. spark.executor.memory=4g")
     spark_driver_memory: str = _setting("1g", "heap of the Spark driver; rows never pass through it")

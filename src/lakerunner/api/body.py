@@ -8,7 +8,7 @@ import orjson
 from starlette.requests import Request
 
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
-from lakerunner.pipeline.unpack import _gunzip as gunzip
+from lakerunner.pipeline.unpack import gunzip
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 T = TypeVar("T")
 
 
-class Broken(Exception):  # noqa: N818 - not an error of ours: it only cuts the connection
+class Broken(Exception):
     """Raised by a source that has told the client of a failure in its own format: the response is left
     unfinished, so that no client takes it for whole."""
 

@@ -98,9 +98,7 @@ _METRICS = pa.schema(
         pa.field("timestamp", TIME, nullable=False),
         pa.field("start_timestamp", TIME),
         pa.field("metric_name", pa.string(), nullable=False),
-        pa.field(
-            "metric_type", pa.string(), nullable=False
-        ),  # gauge sum histogram exponential_histogram summary
+        pa.field("metric_type", pa.string(), nullable=False),  # gauge sum histogram exponential_histogram summary
         pa.field("temporality", pa.string()),  # cumulative, delta
         pa.field("monotonic", pa.bool_()),
         pa.field("unit", pa.string(), nullable=False),
@@ -172,9 +170,7 @@ class SignalSpec:
 
 
 LOGS = SignalSpec("logs", "logs", _LOGS, ("service_name", "timestamp"), 1, ("trace_id",), ingested=True)
-METRICS = SignalSpec(
-    "metrics", "metrics", _METRICS, ("metric_name", "series", "timestamp"), 1, (), ingested=False
-)
+METRICS = SignalSpec("metrics", "metrics", _METRICS, ("metric_name", "series", "timestamp"), 1, (), ingested=False)
 TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, ("trace_id",), ingested=False)
 SIGNALS = {spec.name: spec for spec in (LOGS, METRICS, TRACES)}
 

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lakerunner.model.organization import checked_name
 from lakerunner.model.errors import UserError
+from lakerunner.model.organization import checked_name
 
 RAW_PREFIX = "otel-raw/"
 SEGMENT_PREFIX = "db/"

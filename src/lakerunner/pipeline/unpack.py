@@ -29,7 +29,7 @@ def unpack(key: str, data: memoryview, max_bytes: int) -> memoryview:
     if not data:
         raise Corrupt("the file is empty")
     if data[:2] == _GZIP_MAGIC:
-        unpack_format = _gunzip
+        unpack_format = gunzip
     content = unpack_format(data, max_bytes)
     if not content:
         raise Corrupt("the file is empty once unpacked")
@@ -42,7 +42,7 @@ def _plain(data: memoryview, max_bytes: int) -> memoryview:
     return data
 
 
-def _gunzip(data: memoryview, max_bytes: int) -> memoryview:
+def gunzip(data: memoryview, max_bytes: int) -> memoryview:
     """All members of a gzip file, each with its checksum; zeros may pad the end."""
     if data[:2] != _GZIP_MAGIC:
         raise Corrupt("the file's name ends in .gz, but its content is not gzip")
@@ -73,5 +73,5 @@ def _too_large(max_bytes: int) -> Corrupt:
 
 FORMATS: dict[str, Callable[[memoryview, int], memoryview]] = {
     ".binpb": _plain,
-    ".binpb.gz": _gunzip,
+    ".binpb.gz": gunzip,
 }
