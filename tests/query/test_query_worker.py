@@ -152,6 +152,7 @@ def test_segments_are_let_go_however_a_query_ends(small: Lake) -> None:
     ("sql", "said"),
     [
         ("SELECT message::INTEGER FROM logs", "Conversion Error: Could not convert string 'm0' to INT32"),
+        ("SELECT ('/api/' || message)::INTEGER FROM logs", "Could not convert string '/api/m0' to INT32"),
         ("SELECT sum(message) FROM logs", "Binder Error: No function matches"),
         ("SELECT message FROM logs GROUP BY service_name", "must appear in the GROUP BY clause"),
         ("SELECT message > 1 AND timestamp > 1 FROM logs", "Binder Error: Cannot compare"),

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 LAKERUNNER = [sys.executable, "-m", "lakerunner.cli"]
-START_SECONDS = 90
+START_SECONDS = 240  # three Java processes on two busy cores
 STOP_SECONDS = 60
 
 

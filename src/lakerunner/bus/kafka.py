@@ -60,8 +60,8 @@ _CONSUMER = {
     "heartbeat.interval.ms": 2_000,
     "fetch.max.bytes": 4 * MAX_BYTES,
 }
-# The group gave our partitions away: what we finish now, another member will be given too.
-_NOT_OURS = {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID}
+# The group is being divided anew. Of the partitions that stay ours the offset is committed again afterwards.
+_REBALANCING = {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS}
 
 
 @contextmanager
@@ -216,6 +216,7 @@ class _KafkaSubscription:
         self._prefix = prefix
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._trouble: KafkaError | None = None
+        self._owed = False  # a commit was turned away by a rebalance
         self._closed = False
         self._consumer = Consumer(config | _CONSUMER | {"error_cb": self._note}, logger=_LOGGER)
         self._consumer.subscribe([prefix + topic for topic in topics], on_revoke=self._forget, on_lost=self._forget)
@@ -223,6 +224,8 @@ class _KafkaSubscription:
     def take(self, limit: int, wait_seconds: float) -> list[Delivery]:
         self._require_open()
         with _unavailable("taking"):
+            if self._owed:
+                self._save()
             first = self._consumer.poll(wait_seconds)
             if first is None:
                 self._probe()
@@ -242,14 +245,15 @@ class _KafkaSubscription:
             number, offset = delivery.position
             if partition := self._partitions.get((delivery.topic, number)):
                 partition.finish(offset)
-        moved = {name: part for name, part in self._partitions.items() if part.next > part.committed}
-        if moved:
-            with _unavailable("committing"):
-                self._commit(moved)
+        with _unavailable("committing"):
+            self._save()
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._owed:
+                with suppress(KafkaException):  # then these come once more
+                    self._save()
             self._consumer.close()
 
     def _require_open(self) -> None:
@@ -262,21 +266,23 @@ class _KafkaSubscription:
         self._partitions.setdefault((topic, number), _Partition()).open.append(offset)
         return Delivery(topic, message.value() or b"", (number, offset))
 
-    def _commit(self, moved: dict[tuple[str, int], _Partition]) -> None:
-        offsets = [
-            TopicPartition(self._prefix + topic, number, partition.next) for (topic, number), partition in moved.items()
-        ]
-        try:
-            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() in _NOT_OURS:
-                return
-            raise
-        for answer in answers:
-            if answer.error is not None and answer.error.code() not in _NOT_OURS:
-                raise KafkaException(answer.error)
-        for partition in moved.values():
-            partition.committed = partition.next
+    def _save(self) -> None:
+        """Commit the offset of every partition in which more is finished than is committed."""
+        moved = {name: part for name, part in self._partitions.items() if part.next > part.committed}
+        errors: list[KafkaError] = []
+        if moved:
+            offsets = [TopicPartition(self._prefix + topic, n, part.next) for (topic, n), part in moved.items()]
+            try:
+                answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+                errors = [answer.error for answer in answers if answer.error is not None]
+            except KafkaException as error:
+                errors = [error.args[0]]
+        self._owed = any(error.code() in _REBALANCING for error in errors)
+        if errors and not self._owed:
+            raise KafkaException(errors[0])
+        if not errors:
+            for part in moved.values():
+                part.committed = part.next
 
     def _forget(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for partition in partitions:

@@ -75,6 +75,7 @@ _TYPES = {
     *(DType.TIMESTAMP_S, DType.TIMESTAMP_MS, DType.TIMESTAMP_NS, DType.INTERVAL),
     *(DType.ARRAY, DType.LIST, DType.STRUCT, DType.MAP),
 }
+_RELATIONS = (exp.Table, exp.Subquery, exp.Unnest, exp.Values, exp.Lateral)
 _JOIN_METHODS = {"", "ASOF"}
 _JOIN_KINDS = {"", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"}
 
@@ -101,6 +102,8 @@ def check_allowed(tree: exp.Query, source: Source) -> None:
                 _check_dot(node, source)
             case exp.Subquery() | exp.CTE() | exp.Lateral():
                 _check_inner_query(node, source)
+            case exp.From() | exp.Table():
+                _check_relation(node, source)
 
 
 def _check_clauses(node: exp.Expr, source: Source) -> None:
@@ -130,6 +133,7 @@ def _check_type(node: exp.DataType, source: Source) -> None:
 
 
 def _check_join(node: exp.Join, source: Source) -> None:
+    _check_relation(node, source)
     if node.method not in _JOIN_METHODS:
         raise source.error(f"{node.method} JOIN is not available: say ON or USING", node)
     if node.kind not in _JOIN_KINDS or (node.side == "RIGHT" and node.kind in ("SEMI", "ANTI")):
@@ -149,6 +153,12 @@ def _check_star(node: exp.Star, source: Source) -> None:
 def _check_dot(node: exp.Dot, source: Source) -> None:
     if not isinstance(node.expression, exp.Identifier):
         raise source.error(f"write {node.expression.name}(...) as a plain call, without a dot", node)
+
+
+def _check_relation(node: exp.Expr, source: Source) -> None:
+    named = (exp.Identifier, exp.Anonymous) if isinstance(node, exp.Table) else _RELATIONS
+    if not isinstance(node.this, named):
+        raise source.error("this is no table", node)
 
 
 def _check_inner_query(node: exp.Expr, source: Source) -> None:

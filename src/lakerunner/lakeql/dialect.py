@@ -47,6 +47,10 @@ class _Parser(DuckDBParser):
             node.update_positions(self._prev)
         return node
 
+    def _warn_unsupported(self) -> None:
+        """sqlglot would log, and pass on as a command what it cannot read."""
+        self.raise_error("Unexpected token")
+
     def _parse_extract_call(self) -> Any:
         """EXTRACT(part FROM x) is date_part('part', x), whatever the part."""
         name: Token = self._tokens[self._index - 2]

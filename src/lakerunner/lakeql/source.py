@@ -22,6 +22,8 @@ _MAX_TOKENS = 20_000
 _BEGINS_A_SELECT = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
 _NAMED = {TokenType.VAR, TokenType.IDENTIFIER}
 _PARAMETERS = {TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.HASH}
+# What sqlglot raises instead of a ParseError on some texts that are no SQL.
+_STUMBLES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 _OPENED_AT = re.compile(r"Missing .+ from \d+:(\d+)$", re.DOTALL)
 
 
@@ -55,6 +57,8 @@ class Source:
             (tree,) = parser.parse(tokens, self.text)
         except ParseError as error:
             raise self._syntax_error(error) from None
+        except _STUMBLES:
+            raise UserError("the query cannot be read") from None
         if tree is None or not isinstance(tree, exp.Query):
             said = tree.key.upper() if tree else "nothing"
             raise UserError(f"only a SELECT can be asked, not {said}", self.position(tokens[0].start))
@@ -111,7 +115,9 @@ class Source:
 
     def _syntax_error(self, error: ParseError) -> UserError:
         """sqlglot gives the line and the column where the offending token ends."""
-        (first, *_) = error.errors
+        if not error.errors:
+            return UserError("the query cannot be read")
+        first = error.errors[0]
         described, token = str(first["description"]), str(first["highlight"])
         message = f"the query cannot be read at {token}"
         if described.startswith("Expecting"):

@@ -34,7 +34,7 @@ class SegmentCache:
         if any(sign in str(directory) for sign in _GLOB_SIGNS):
             raise UserError(f"cache directory {directory}: a path with one of {_GLOB_SIGNS} cannot be used")
         self._store = store
-        self._directory = directory.resolve()
+        self.directory = directory.resolve()
         self._max_bytes = max_bytes
         self._lock = Lock()
         self._sizes: OrderedDict[str, int] = OrderedDict()  # the least recently held first
@@ -67,7 +67,7 @@ class SegmentCache:
             wait(fetches)
             for fetch in fetches:
                 fetch.result()
-            yield {segment.id: self._directory / name for name, segment in wanted.items()}
+            yield {segment.id: self.directory / name for name, segment in wanted.items()}
         finally:
             with self._lock:
                 self._release(wanted)
@@ -80,8 +80,8 @@ class SegmentCache:
         return f"{segment.organization}_{segment.id}.parquet"
 
     def _adopt(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        files = [(path.stat(), path) for path in self._directory.iterdir() if path.is_file()]
+        self.directory.mkdir(parents=True, exist_ok=True)
+        files = [(path.stat(), path) for path in self.directory.iterdir() if path.is_file()]
         for status, path in sorted(files, key=lambda file: file[0].st_mtime_ns):
             if path.name.endswith(_HALF_FETCHED):
                 path.unlink()
@@ -118,14 +118,14 @@ class SegmentCache:
         for name in [name for name in self._sizes if not self._pins[name]] if excess > 0 else ():
             if excess <= 0:
                 break
-            (self._directory / name).unlink(missing_ok=True)
+            (self.directory / name).unlink(missing_ok=True)
             excess -= self._sizes.pop(name)
 
     # In the pool
 
     def _bring(self, name: str, segment: Segment) -> None:
         try:
-            self._write(self._directory / name, self._read(segment))
+            self._write(self.directory / name, self._read(segment))
         except BaseException:
             with self._lock:
                 del self._sizes[name]

@@ -1,34 +1,36 @@
 """What DuckDB says when a query fails, as the errors of this project.
 
-Classified by the text, which is the same whether DuckDB raises it itself or an Arrow reader passes it on. Paths of
-files are nobody's business and are taken out.
+Classified by the text, which is the same whether DuckDB raises it itself or an Arrow reader passes it on. Where our
+files lie is nobody's business and is taken out.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, Unavailable, UserError
 
 _KIND = re.compile(r"\s*([A-Za-z][A-Za-z ]*?) Error: ")
-_PATH = re.compile(r"""["']?(?:/[^\s"':,()\[\]]+)+["']?""")
 _TOO_LONG = "exceeded maximum execution time"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one query: `memory` as DuckDB reads it ("2GB"), seconds of running, rows of the answer."""
+    """Of one query: `memory` as DuckDB reads it ("2GB"), seconds of running, rows of the answer, and the directories
+    that no message may show."""
 
     memory: str
     seconds: float
     max_rows: int
+    hidden: tuple[Path, ...] = ()
 
 
 def translated(error: Exception, limits: Limits) -> LakerunnerError:
     found = _KIND.match(str(error))
     kind = found[1].lower() if found else ""
-    said = _said(str(error))
+    said = _said(str(error), limits.hidden)
     match kind:
         case "interrupt" if _TOO_LONG in str(error):
             return UserError(f"stopped after {limits.seconds:g} s: limit query_seconds")
@@ -53,7 +55,9 @@ def too_many_rows(limits: Limits) -> TooLarge:
     )
 
 
-def _said(message: str) -> str:
+def _said(message: str, hidden: tuple[Path, ...]) -> str:
     """The first paragraph, in one line: what follows quotes our SQL or advises the server's owner."""
     first = message.strip().partition("\n\n")[0]
-    return _PATH.sub("(file)", " ".join(first.split()))
+    for directory in hidden:
+        first = re.sub(re.escape(str(directory)) + r"[^\s\"']*", "(file)", first)
+    return " ".join(first.split())

@@ -19,7 +19,6 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
-from lakerunner.model.errors import LakerunnerError
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits, cancelled, too_many_rows, translated
 from lakerunner.query.guard import check_sql
@@ -56,9 +55,9 @@ class QueryWorker:
         spill_max: str = "10GB",
     ) -> None:
         self._cache = cache
-        self._limits = Limits(memory, seconds, max_rows)
         self._threads = threads or os.cpu_count() or 1
         self._spill_directory = spill_directory.resolve()
+        self._limits = Limits(memory, seconds, max_rows, (cache.directory, self._spill_directory))
         self._spill_max = spill_max
         self._numbers = count()
         self._forget_dead()
@@ -155,6 +154,8 @@ class LocalAnswer:
 
     def _begin(self) -> pa.Schema:
         self._connection = self._open(self._unit, self._held)
+        if self._closed:  # while the segments were fetched, which nothing interrupts
+            raise cancelled()
         self._reader = self._connection.sql(self._unit.sql).to_arrow_reader(_BATCH_ROWS)
         self._held.callback(self._reader.close)
         return _with_unique_names(self._reader.schema)
@@ -174,11 +175,10 @@ class LocalAnswer:
             self._busy = True
         try:
             result = step()
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
+        except BaseException as error:
             self._closed = True
-            raise translated(error, self._limits) from None
-        except LakerunnerError:
-            self._closed = True
+            if isinstance(error, duckdb.Error | pa.ArrowException | OSError):
+                raise translated(error, self._limits) from None
             raise
         finally:
             with self._state:
