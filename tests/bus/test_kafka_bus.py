@@ -107,6 +107,35 @@ def test_what_moved_to_another_member_is_left_to_it(bus: KafkaBus) -> None:
     nothing_comes_but_news(bus, [topic], group)
 
 
+def test_a_member_at_work_does_not_hold_the_others_up(bus: KafkaBus) -> None:
+    """It neither takes nor commits while others come, take, commit and go."""
+    topic, group = unique("topic"), unique("group")
+    busy = bus.subscribe([topic], group)
+    settle(bus, topic, [busy])
+    publish(bus, topic, numbers(80))
+    held = take_all(busy, numbers(80))
+    start = time.monotonic()
+    for _ in range(2):
+        other = bus.subscribe([topic], group)
+        other.commit(take_until(other, lambda taken: len(taken) > 0))
+        other.close()
+    assert time.monotonic() - start < 30
+    busy.commit(held)
+
+
+def test_more_than_is_read_ahead_arrives_once(bus: KafkaBus) -> None:
+    topic = unique("topic")
+    member = bus.subscribe([topic], unique("group"))
+    settle(bus, topic, [member])
+    publish(bus, topic, numbers(20_000))
+    taken: list[Delivery] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(taken) < 20_000 and time.monotonic() < deadline:
+        taken += member.take(1500, 1.0)
+        time.sleep(0.1)  # so that it gets ahead, and pauses
+    assert payloads(taken + member.take(10, 0.5)) == numbers(20_000)
+
+
 @pytest.mark.slow
 def test_while_the_broker_is_away_calls_say_so_and_then_go_on(bus: KafkaBus, kafka: KafkaBroker) -> None:
     topic, group = unique("topic"), unique("group")

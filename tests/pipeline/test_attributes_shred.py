@@ -6,11 +6,13 @@ import io
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import LOGS
 from lakerunner.model.typed_json import encode_value
+from lakerunner.pipeline.steps import layout
 
 Pairs = list[tuple[str, Any]]
 
@@ -141,7 +143,10 @@ def test_keys_that_cannot_name_a_column_stay_in_the_map() -> None:
     assert maps == [[(key, "1") for key in strange]]
 
 
-def test_resources_and_scopes_overflow_into_their_maps() -> None:
+@pytest.mark.parametrize("most_owners", [layout.MAX_OWNERS, 2])
+def test_resources_and_scopes_overflow_into_their_maps(most_owners: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same whether there are few owners or so many that they are placed like rows."""
+    monkeypatch.setattr(layout, "MAX_OWNERS", most_owners)
     request = request_type()()
     for number in range(3):
         resource_logs = request.resource_logs.add()

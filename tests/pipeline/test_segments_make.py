@@ -15,6 +15,7 @@ from lakerunner.model.fingerprint import INCOMPLETE, digest64, field_fingerprint
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS, TimeRange
+from lakerunner.pipeline import write
 from lakerunner.pipeline.segments import Raw, make_segments, warm
 
 NOT = "not an OTLP logs request:"
@@ -198,6 +199,17 @@ def test_one_object_of_many_rows_and_resources_comes_back() -> None:
     made, files = make(raw_of(request_of(rows)))
     wanted = sorted(rows, key=lambda row: (row[0], row[1]))
     assert contents(made.segments, files) == wanted
+
+
+def test_large_rows_make_small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1000)
+    rows = [("s", START + number, "x" * size) for number, size in enumerate([10, 400, 400, 400, 2000, 2000, 10, 10])]
+    made, files = make(raw_of(request_of(rows)))
+    assert contents(made.segments, files) == rows
+    (file,) = files.values()
+    metadata = pq.ParquetFile(io.BytesIO(file)).metadata
+    groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    assert groups == [3, 1, 1, 1, 2]
 
 
 def test_warming_up_reads_every_kind_of_value() -> None:

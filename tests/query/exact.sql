@@ -79,3 +79,4 @@ SELECT attributes['nested']->>'$.a' AS a, count(*) FROM logs GROUP BY a
 SELECT timestamp < observed_timestamp, count(*) FROM logs GROUP BY 1
 SELECT severity IS NOT NULL, NOT severity = 'INFO', severity NOT LIKE 'E%' FROM logs
 SELECT 'it''s', NULL, 1.50::DECIMAL(9, 2), [1, NULL], MAP {'k': 1}
+SELECT attributes.ok AS ok, l.attributes.ok AS again FROM logs l

@@ -38,6 +38,25 @@ def test_scans_over_the_same_range_are_picked_once(engine: Engine, picked: list[
     assert picked == [ALL_TIME]
 
 
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT , 1", 'syntax error at or near "," (line 1, column 8)'),
+        (
+            "SELECT 'é',\n  a.message FROM logs a JOIN logs b ON WHERE a.severity = ''",
+            'near "WHERE" (line 2, column 40)',
+        ),
+        ("SELECT rank() OVER (PARTITION BY ORDER BY timestamp) FROM logs", 'near "ORDER" (line 1, column 34)'),
+        ("SELECT count(*) FROM logs * GROUP BY 1", 'near "*" (line 1, column 27)'),
+        ("SELECT message FROM logs WHERE severity_number BETWEEN SYMMETRIC 1 AND 2", "(line 1, column 56)"),
+    ],
+)
+def test_what_only_one_of_the_parsers_reads_is_refused(sql: str, said: str, engine: Engine) -> None:
+    with pytest.raises(UserError, match="the query cannot be read") as refused:
+        engine.sql(OWN, sql, NOW)
+    assert said in str(refused.value)
+
+
 def test_errors_of_the_text_come_at_once_and_pick_nothing(engine: Engine, picked: list[TimeRange]) -> None:
     with pytest.raises(UserError):
         engine.sql(OWN, "SELECT nothing FROM logs", NOW)

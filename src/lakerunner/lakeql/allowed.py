@@ -100,7 +100,7 @@ def check_allowed(tree: exp.Query, source: Source) -> None:
                 _check_star(node, source)
             case exp.Dot():
                 _check_dot(node, source)
-            case exp.Subquery() | exp.CTE() | exp.Lateral():
+            case exp.Subquery() | exp.CTE() | exp.Lateral() | exp.SetOperation():
                 _check_inner_query(node, source)
             case exp.From() | exp.Table():
                 _check_relation(node, source)
@@ -162,8 +162,9 @@ def _check_relation(node: exp.Expr, source: Source) -> None:
 
 
 def _check_inner_query(node: exp.Expr, source: Source) -> None:
-    if not isinstance(node.this, exp.Query | exp.Values):
-        raise source.error("only a SELECT can stand in these parentheses", node)
+    parts = [node.this, node.expression] if isinstance(node, exp.SetOperation) else [node.this]
+    if not all(isinstance(part, exp.Query | exp.Values) for part in parts):
+        raise source.error("only a SELECT can stand here", node)
 
 
 def _words(name: str) -> str:

@@ -279,7 +279,13 @@ class _Resolver:
             raise self._source.error(message, node) from None
         if found is None:
             raise self._unknown(node, names, scope)
-        self.resolution.note(node, found)
+        value, at = found
+        if value.draft and value.column and names[at] in value.draft.table.aliases:
+            node.parts[at].set("this", value.column.name)
+        if at == len(names) - 1:
+            self.resolution.note(node, value)
+        elif value.draft and value.column:  # a field inside the column's value, which is no longer the column's
+            value.draft.columns.add(value.column.name)
 
     def _unknown(self, node: exp.Expr, names: list[str], scope: Scope) -> Exception:
         qualified = len(names) > 1

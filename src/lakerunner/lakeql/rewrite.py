@@ -85,14 +85,11 @@ def fix_now(tree: exp.Query, constants: Constants) -> None:
 
 
 def take_columns(tree: exp.Query, resolution: Resolution) -> None:
-    """The columns that are still named, under their own names, are those the scans must give."""
+    """The columns that are still named are those the scans must give."""
     for node in tree.find_all(exp.Column):
         found = resolution.found(node)
         if found.draft and found.column:
             found.draft.columns.add(found.column.name)
-            named = node.parts[1] if len(node.parts) > 1 and node.table else node.this
-            if isinstance(named, exp.Identifier) and found.draft.table.aliases.get(named.name.lower()):
-                named.set("this", found.column.name)
 
 
 def hide_further_columns(resolution: Resolution) -> None:

@@ -75,24 +75,34 @@ class Scope:
     shared: set[str] = field(default_factory=set)
     given: dict[str, Found] = field(default_factory=dict)
 
-    def find(self, names: list[str]) -> Found | None:
-        """`names` are the lower-case parts of a dotted name; what follows the column is a field inside it."""
-        return self._here(names) or (self.outer.find(names) if self.outer else None)
+    def find(self, names: list[str]) -> tuple[Found, int] | None:
+        """`names` are the lower-case parts of a dotted name. The number says which of them is the column; what
+        follows it is a field inside the value."""
+        qualified = self._qualified(names)
+        if qualified:
+            return qualified, 1
+        found = self._unqualified(names[0])
+        if found:
+            return found, 0
+        return self.outer.find(names) if self.outer else None
 
-    def _here(self, names: list[str]) -> Found | None:
+    def _qualified(self, names: list[str]) -> Found | None:
         if len(names) > 1:
             for relation in self.relations:
                 if relation.alias == names[0] and (names[1] in relation.columns or relation.is_open):
                     return relation.columns.get(names[1], UNKNOWN)
-        having = [relation for relation in self.relations if names[0] in relation.columns]
-        if names[0] in self.shared:
-            return Found(having[0].columns[names[0]].column)
+        return None
+
+    def _unqualified(self, name: str) -> Found | None:
+        having = [relation for relation in self.relations if name in relation.columns]
+        if name in self.shared:
+            return Found(having[0].columns[name].column)
         if len(having) > 1:
             raise AmbiguousError(" and ".join(relation.alias for relation in having))
         if having:
-            return having[0].columns[names[0]]
-        if names[0] in self.given:
-            return self.given[names[0]]
+            return having[0].columns[name]
+        if name in self.given:
+            return self.given[name]
         return UNKNOWN if any(relation.is_open for relation in self.relations) else None
 
     def aliases(self) -> set[str]:

@@ -119,7 +119,8 @@ def _stop(session: SparkSession) -> None:
 
 def _end_jvm(seconds: float) -> None:
     gateway = SparkContext._gateway
-    SparkContext._gateway = SparkContext._jvm = None  # so that this process can open another session
+    # So that this process can open another session, also where the old one did not stop in time.
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     if gateway is None:
         return
     process: subprocess.Popen[bytes] = gateway.proc

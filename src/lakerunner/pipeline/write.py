@@ -1,14 +1,16 @@
 """A segment's rows to one Parquet file in memory.
 
 Comes in: the layout, the row numbers in their order, the signal. Goes out: the bytes of the file: row groups of 20,000
-rows with statistics and a page index, bloom filters sized for what a row group holds. Row groups are built and written
-one after the other, so only one of them is in memory beside the input. The same rows give the same bytes.
+rows, or fewer where rows are large, with statistics and a page index, and bloom filters sized for what a row group
+holds. Row groups are built and written one after the other, so only one of them is in memory beside the input. The
+same rows give the same bytes.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,6 +20,7 @@ from lakerunner.pipeline.steps.layout import Layout, batch_of
 from lakerunner.pipeline.steps.take import count_distinct, slices_of
 
 ROW_GROUP_ROWS = 20_000
+ROW_GROUP_BYTES = 64 << 20  # of input; reached only where rows are large
 _COMPRESSION_LEVEL = 1  # level 3 saves 3 % of the size, level 9 some 10 % for four times the time
 _BLOOM_FALSE_POSITIVES = 0.01
 _MAP_LEAVES = tuple(f"{scope.map_column}.key_value.{leaf}" for scope in SCOPES for leaf in ("key", "value"))
@@ -26,7 +29,7 @@ _MAP_LEAVES = tuple(f"{scope.map_column}.key_value.{leaf}" for scope in SCOPES f
 def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
     """The file of these rows."""
     schema = layout.schema
-    groups = [order[start : start + ROW_GROUP_ROWS] for start in range(0, len(order), ROW_GROUP_ROWS)]
+    groups = _row_groups(order, layout.rows.sizes[order])
     coded = [field.name for field in schema if field.name in layout.few and not pa.types.is_boolean(field.type)]
     encodings = {field.name: _encoding(field.type) for field in schema if field.name not in layout.few}
     sink = pa.BufferOutputStream()
@@ -45,6 +48,19 @@ def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
         for group in groups:
             writer.write_batch(batch_of(layout, group), row_group_size=ROW_GROUP_ROWS)
     return sink.getvalue()
+
+
+def _row_groups(order: Any, sizes: Any) -> list[Any]:
+    """The row numbers of each row group; `sizes` are the rows' bytes of input."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    groups, start = [], 0
+    while start < len(order):
+        before = ends[start] - sizes[start]
+        fit = int(np.searchsorted(ends, before + ROW_GROUP_BYTES, "right"))
+        stop = min(start + ROW_GROUP_ROWS, max(fit, start + 1))
+        groups.append(order[start:stop])
+        start = stop
+    return groups
 
 
 def _bloom(layout: Layout, name: str, groups: list[Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.sql import SqlPlan
 from lakerunner.query.answer import Answer
+from lakerunner.query.syntax import Syntax
 from lakerunner.query.unit import ScanInput, WorkUnit
 
 
@@ -33,10 +34,13 @@ class Engine:
     def __init__(self, index: SegmentIndex, run: Callable[[WorkUnit], Answer]) -> None:
         self._index = index
         self._run = run
+        self._syntax = Syntax()
 
     def sql(self, organization: UUID, text: str, now_ns: int) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
-        return self._run(self._unit(organization, compile_sql(text, organization, now_ns)))
+        plan = compile_sql(text, organization, now_ns)
+        self._syntax.check(text)
+        return self._run(self._unit(organization, plan))
 
     def _unit(self, organization: UUID, plan: SqlPlan) -> WorkUnit:
         """Scans over the same range read the same segments, also when a compaction commits in between."""

@@ -50,9 +50,13 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
         if not lister.poll(now_ns()):
             runtime.stopping.wait(settings.lister_seconds)
 
+    next_reminder = [time.monotonic()]
+
     def remind_once() -> None:
-        announcer.remind(settings.reminder_seconds)
-        runtime.stopping.wait(min(settings.reminder_seconds, _REMIND_EVERY))
+        if time.monotonic() >= next_reminder[0]:
+            announcer.remind(settings.reminder_seconds)
+            next_reminder[0] = time.monotonic() + min(settings.reminder_seconds, _REMIND_EVERY)
+        runtime.stopping.wait(1.0)
 
     runtime.loop("lister", list_once)
     runtime.loop("reminder", remind_once)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakerunner.model.segment import Column as SegmentColumn
 from lakerunner.model.signal import OVERFLOW, SCOPES, Scope, SignalSpec
-from lakerunner.pipeline.read.rows import Coded, Column, Numbers, Rows, Texts
+from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers, Rows, Texts
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES, Plan, map_array, owned_columns, place, plan_columns
 from lakerunner.pipeline.steps.take import Slices, count_distinct, slices_array, slices_of, take
 
@@ -24,6 +24,8 @@ RARE = 200
 # A column is dictionary-encoded unless more than this share of a sample of its values are different ones.
 MOST_DISTINCT = 0.7
 SAMPLE_ROWS = 2048
+# Where more resources or scopes than this have rows in a segment, theirs are placed like attributes of the rows.
+MAX_OWNERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class OwnedMap:
 @dataclass(frozen=True)
 class Layout:
     """`columns` and `maps` are ready for any run: what a row has from itself, its resource or its scope. The attributes
-    of the rows themselves are placed run by run. `few` are the columns with few different values."""
+    of the scopes in `by_run` are placed run by run. `few` are the columns with few different values."""
 
     rows: Rows
     schema: pa.Schema
@@ -47,6 +49,7 @@ class Layout:
     columns: Mapping[str, Column]
     maps: Mapping[str, OwnedMap]
     plans: Mapping[Scope, Plan]
+    by_run: frozenset[Scope]
 
 
 def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
@@ -54,31 +57,40 @@ def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
     columns: dict[str, Column] = {name: rows.columns[name] for name in spec.schema.names if name in rows.columns}
     maps: dict[str, OwnedMap] = {}
     plans: dict[Scope, Plan] = {}
+    own: dict[Scope, Plan] = {}
     for scope in SCOPES:
         attached = rows.attached[scope.map_column]
-        if attached.owner is None:
-            once = np.ones(len(order), np.int64)
-            plans[scope] = plan_columns(attached, rows.data, order, once, -(-len(order) // RARE))
+        plans[scope], owners = _plan(attached, rows.data, order)
+        if owners is None:
+            own[scope] = plans[scope]
             continue
-        rows_of = np.bincount(attached.owner[order], minlength=len(attached.first) - 1)
-        owners = np.flatnonzero(rows_of).astype(np.int32)
-        plans[scope] = plan = plan_columns(attached, rows.data, owners, rows_of[owners], 1)
-        placed = place(attached, plan, owners)
-        named = zip(plan.keys, owned_columns(attached, placed, rows.data, owners), strict=True)
+        placed = place(attached, plans[scope], owners)
+        named = zip(plans[scope].keys, owned_columns(attached, placed, rows.data, owners), strict=True)
         columns |= {scope.prefix + key: column for key, column in named}
         if len(placed.rest):
-            position = np.zeros(len(rows_of), np.int64)
+            position = np.zeros(len(attached.first), np.int64)
             position[owners] = np.arange(len(owners))
             maps[scope.map_column] = OwnedMap(map_array(attached, placed, rows.data), position, attached.owner)
     kinds = {scope.prefix + key: kind for scope, plan in plans.items() for key, kind in plan.named_kinds()}
     fields = [*spec.schema, *(pa.field(name, COLUMN_TYPES[kind][1]) for name, kind in kinds.items())]
-    few = _few(rows, columns, plans, order[:: -(-len(order) // SAMPLE_ROWS)].copy())
+    few = _few(rows, columns, own, order[:: -(-len(order) // SAMPLE_ROWS)].copy())
     schema = pa.schema(
         field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in few and _textual(field.type) else field
         for field in fields
     )
     shredded = tuple(SegmentColumn(name, COLUMN_TYPES[kind][0]) for name, kind in kinds.items())
-    return Layout(rows, schema, few, shredded, columns, maps, plans)
+    return Layout(rows, schema, few, shredded, columns, maps, plans, frozenset(own))
+
+
+def _plan(attached: Attached, data: Any, order: Any) -> tuple[Plan, Any]:
+    """(plan, the owners of these rows), the owners None where attributes are to be placed run by run."""
+    if attached.owner is None:
+        once = np.ones(len(order), np.int64)
+        return plan_columns(attached, data, order, once, -(-len(order) // RARE)), None
+    rows_of = np.bincount(attached.owner[order], minlength=len(attached.first) - 1)
+    owners = np.flatnonzero(rows_of).astype(np.int32)
+    plan = plan_columns(attached, data, owners, rows_of[owners], 1)
+    return plan, None if len(owners) > MAX_OWNERS else owners
 
 
 def batch_of(layout: Layout, order: Any) -> pa.RecordBatch:
@@ -88,8 +100,8 @@ def batch_of(layout: Layout, order: Any) -> pa.RecordBatch:
     arrays: dict[str, pa.Array] = {}
     for scope, plan in layout.plans.items():
         attached = rows.attached[scope.map_column]
-        if attached.owner is None:
-            placed = place(attached, plan, order)
+        if scope in layout.by_run:
+            placed = place(attached, plan, attached.owners_of(order))
             slices |= {scope.prefix + key: column for key, column in zip(plan.keys, placed.columns, strict=True)}
             arrays[scope.map_column] = map_array(attached, placed, rows.data)
         elif scope.map_column in layout.maps:
@@ -114,15 +126,14 @@ def _textual(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
-def _few(rows: Rows, columns: Mapping[str, Column], plans: Mapping[Scope, Plan], sample: Any) -> frozenset[str]:
-    """The columns with few different values among the rows of the sample."""
+def _few(rows: Rows, columns: Mapping[str, Column], own: Mapping[Scope, Plan], sample: Any) -> frozenset[str]:
+    """The columns with few different values among the rows of the sample; `own` plans what is placed by run."""
     shares = {name: _share(column, rows.data, sample) for name, column in columns.items()}
-    for scope, plan in plans.items():
+    for scope, plan in own.items():
         attached = rows.attached[scope.map_column]
-        if attached.owner is None:
-            placed = place(attached, plan, sample)
-            for key, slices in zip(plan.keys, placed.columns, strict=True):
-                shares[scope.prefix + key] = _share_of(slices, rows.data)
+        placed = place(attached, plan, attached.owners_of(sample))
+        for key, slices in zip(plan.keys, placed.columns, strict=True):
+            shares[scope.prefix + key] = _share_of(slices, rows.data)
     return frozenset(name for name, share in shares.items() if share <= MOST_DISTINCT)
 
 
