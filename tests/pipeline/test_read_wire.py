@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 
 from lakerunner.pipeline.read import otlp, repair
-from lakerunner.pipeline.read.wire import varint
+from lakerunner.pipeline.read.wire import MAX_FIELD, varint
 
 
 def field(number: int, payload: bytes) -> bytes:
@@ -125,7 +125,27 @@ def test_a_file_that_can_never_be_read_at_once_is_set_aside(monkeypatch: pytest.
     monkeypatch.setattr(otlp, "MAX_BYTES", len(small))
     made, _ = make(raw_of(large, "large"), raw_of(small, "small"))
     assert [source.key for source in made.done] == ["small"]
-    assert made.failed[0][1].startswith(f"{len(large)} bytes are more than the {len(small)} that can be read at once")
+    assert made.failed[0][1].startswith(f"{len(large)} bytes with 3 parts need 0 MB of memory; there are at most")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        field(1, field(2, field(2, b"") * 8_000_000)),
+        request_of(field(6, b"") * 30_000_000),
+        request_of(field(5, field(5, field(1, field(1, b"\0" * (30 << 20)))))),
+        request_of(field(5, field(5, field(1, b"") * 15_000_000))),
+    ],
+    ids=["tiny records", "tiny attributes", "control characters", "tiny nested values"],
+)
+def test_a_file_made_to_take_much_memory_is_set_aside(data: bytes) -> None:
+    assert "of memory; there are at most 2048 MB" in refusal(data)
+
+
+def test_a_single_huge_text_is_refused() -> None:
+    reason = refusal(request_of(field(3, bytes(MAX_FIELD + 1))))
+    assert reason.endswith("ScopeLogs holds a field of more than 64 MB")
+    assert refusal(field(1, field(3, bytes(MAX_FIELD + 1)))).endswith("ResourceLogs holds a field of more than 64 MB")
 
 
 def test_a_record_too_large_to_mend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

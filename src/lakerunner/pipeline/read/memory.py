@@ -113,13 +113,18 @@ def digest(data: Any, at: Any, size: Any, seed: Any) -> Any:
 
 
 @njit(cache=True)
-def is_ascii(data: Any, at: Any, end: Any) -> Any:
-    """Whether no byte is beyond ASCII. Needs no padding."""
-    joined = np.uint64(0)
+def scan(data: Any, at: Any, end: Any) -> Any:
+    """(whether no byte is beyond ASCII, how many are control characters). Needs no padding."""
+    joined, ones = np.uint64(0), np.uint64(0x0101010101010101)
+    controls = np.int64(0)
     while end - at >= 8:
-        joined |= load(data, at)
+        word = load(data, at)
+        joined |= word
+        others = (word >> np.uint64(5) | word >> np.uint64(6) | word >> np.uint64(7)) & ones
+        controls += 8 - np.int64(others * ones >> np.uint64(56))
         at += 8
     while at < end:
         joined |= np.uint64(data[at])
+        controls += data[at] < 0x20
         at += 1
-    return joined & np.uint64(0x8080808080808080) == 0
+    return joined & np.uint64(0x8080808080808080) == 0, controls

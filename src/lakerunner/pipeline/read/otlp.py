@@ -74,10 +74,10 @@ _COMMON: Messages = {
     "KeyValueList.values": _KEY_VALUE,
 }
 _LOGS: Messages = {
-    "ExportLogsServiceRequest": {1: Field("resource_logs", MESSAGE, "ResourceLogs")},
+    "ExportLogsServiceRequest": {1: Field("resource_logs", MESSAGE, "ResourceLogs", many=1)},
     "ResourceLogs": {
         1: Field("resource", MESSAGE, "Resource"),
-        2: Field("scope_logs", MESSAGE, "ScopeLogs"),
+        2: Field("scope_logs", MESSAGE, "ScopeLogs", many=1),
         3: Field("schema_url", STRING),
     },
     "ScopeLogs": {
@@ -117,15 +117,21 @@ class Request:
 
     def look(self, data: bytes, name: str) -> tuple[int, bool]:
         """What `repaired` asks for."""
-        counts = np.zeros(len(self.messages), np.int64)
+        counts = self.zeros()
         verdict = check(np.frombuffer(data, np.uint8), self.tables, list(self.messages).index(name), counts)
-        return int(counts.sum()), verdict.odd
+        return int(counts[:-1].sum()), verdict.odd
+
+    def zeros(self) -> Any:
+        """Counts, as `check` wants them."""
+        return np.zeros(len(self.messages) + 1, np.int64)
 
 
 LOGS_REQUEST = Request("logs", _LOGS, "LogRecord")
 
 # Positions are 32 bits, also those in texts made of the input, which may be six times as long (steps/json_text.py).
 MAX_BYTES = 320 << 20
+# Most files take three to five times their size. This is for those that are made to take a hundred times.
+MAX_MEMORY = 2048 << 20
 
 # Files that come by mistake, by how they begin. Looked at only after the check has failed.
 _OTHER_FORMATS = (
@@ -135,6 +141,25 @@ _OTHER_FORMATS = (
     (b"PK\x03\x04", "zip"),
     (b"PAR1", "Parquet"),
 )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file that can be walked: how many messages of each type it holds, and how many control characters."""
+
+    data: Any
+    counts: Mapping[str, int]
+    controls: int
+    item: str
+
+    @property
+    def memory(self) -> int:
+        """What it takes to make segments of it, beside one row group, generously: the file and copies of its texts, the
+        arrays, and what JSON makes of nested values and of control characters, in several copies."""
+        items = self.counts[self.item]
+        attributes = sum(count for name, count in self.counts.items() if name.endswith(".attributes"))
+        nested = max(0, self.counts["AnyValue"] - attributes - items) + self.counts["KeyValueList.values"]
+        return 3 * len(self.data) + 300 * items + 70 * attributes + 150 * nested + 70 * self.controls
 
 
 @dataclass(frozen=True)
@@ -153,47 +178,56 @@ class Files:
 
 def joined(raws: Sequence[Raw], request: Request) -> Files:
     """As many of these files as fit, the sound ones of them joined, and why the others are not sound."""
-    done, failed, parts, items = [], [], [], []
-    total: Counter[str] = Counter()
+    done, failed, parts = [], [], []
     left: Sequence[Raw] = ()
-    end = 0
+    end = memory = 0
     for number, raw in enumerate(raws):
         try:
-            part, counts = sound(np.frombuffer(raw.data.toreadonly(), np.uint8), request)
+            part = sound(np.frombuffer(raw.data.toreadonly(), np.uint8), request)
         except Corrupt as error:
             failed.append((raw.source, str(error)))
             continue
-        if end + len(part) > MAX_BYTES:
+        end, memory = end + len(part.data), memory + part.memory
+        if end > MAX_BYTES or memory > MAX_MEMORY:
+            end -= len(part.data)
             left = raws[number:]
             break
-        end += len(part)
         done.append(raw.source)
         parts.append(part)
-        items.append(counts[request.item])
-        total.update(counts)
-    data = np.concatenate([*parts, ENTITY_REFS, np.zeros(PADDING, np.uint8)])
+    data = np.concatenate([*(part.data for part in parts), ENTITY_REFS, np.zeros(PADDING, np.uint8)])
+    items = [part.counts[request.item] for part in parts]
     modified_ns = np.repeat(np.array([source.modified_ns for source in done], np.int64), items)
-    return Files(data, end, total, modified_ns, tuple(done), tuple(failed), left)
+    counts = sum((Counter(part.counts) for part in parts), Counter[str]())
+    return Files(data, end, counts, modified_ns, tuple(done), tuple(failed), left)
 
 
-def sound(data: Any, request: Request) -> tuple[Any, dict[str, int]]:
-    """(bytes, messages per type): the bytes themselves, or where they are unusual yet right, an equal plain form of
-    them. Corrupt if they are not such a request."""
+def sound(data: Any, request: Request) -> Part:
+    """The bytes themselves, or where they are unusual yet right, an equal plain form of them. Corrupt if they are not
+    such a request."""
     if not len(data):
         raise Corrupt("the file is empty")
-    counts = np.zeros(len(request.messages), np.int64)
-    verdict = check(data, request.tables, 0, counts)
-    if verdict.code == OK and verdict.odd:
-        data = np.frombuffer(repaired(data.tobytes(), request.look), np.uint8)
-        counts[:] = 0
-        verdict = check(data, request.tables, 0, counts)
+    part, odd = _checked(data, request)
+    if odd:
+        part, _ = _checked(np.frombuffer(repaired(data.tobytes(), request.look), np.uint8), request)
+    if not part.counts[list(request.messages)[1]]:
+        raise Corrupt(f"not an OTLP {request.signal} request: it holds no {list(request.messages)[1]}")
+    return part
+
+
+def _checked(data: Any, request: Request) -> tuple[Part, bool]:
+    """(the file, is it odd)."""
+    found = request.zeros()
+    verdict = check(data, request.tables, 0, found)
     if verdict.code != OK:
         raise Corrupt(f"not an OTLP {request.signal} request: {_reason(data, request, verdict)}")
-    if len(data) > MAX_BYTES:
-        raise Corrupt(f"{len(data)} bytes are more than the {MAX_BYTES} that can be read at once: send smaller files")
-    if not counts[1]:
-        raise Corrupt(f"not an OTLP {request.signal} request: it holds no {list(request.messages)[1]}")
-    return data, dict(zip(request.messages, counts.tolist(), strict=True))
+    *counts, controls = found.tolist()
+    part = Part(data, dict(zip(request.messages, counts, strict=True)), controls, request.item)
+    if len(data) > MAX_BYTES or part.memory > MAX_MEMORY:
+        raise Corrupt(
+            f"{len(data)} bytes with {sum(counts)} parts need {part.memory >> 20} MB of memory; there are at most "
+            f"{MAX_MEMORY >> 20} MB, for {MAX_BYTES >> 20} MB of input: send smaller files"
+        )
+    return part, verdict.odd
 
 
 def _reason(data: Any, request: Request, verdict: Verdict) -> str:

@@ -49,6 +49,7 @@ _RECORD = np.dtype(
     [
         ("time", np.uint64),
         ("observed", np.uint64),
+        ("size", np.int32),  # of the record, in bytes
         ("first", np.int32),  # of its attributes; the next record's first ends them
         ("scope", np.int32),
         ("severity_number", np.int32),
@@ -104,7 +105,7 @@ def read_logs(raws: Sequence[Raw]) -> Read:
         **_record_columns(logs, records, files.data),
         **common_columns(logs.scopes, logs.resources, files.data, scope),
     }
-    rows = Rows(len(records), files.data, columns, attached, files.modified_ns)
+    rows = Rows(len(records), files.data, columns, attached, files.modified_ns, records["size"])
     return Read(rows, files.done, files.failed, files.left)
 
 
@@ -199,7 +200,7 @@ def _read_scope_logs(data: Any, at: Any, end: Any, logs: Logs) -> Any:
         if tag == _ITEMS:
             start, at = read_size(data, at + 1)
             record = logs.records[logs.counts[0]]
-            record.scope, record.first = index, logs.counts[1]
+            record.size, record.scope, record.first = at - start, index, logs.counts[1]
             logs.counts[1] = _read_record(data, start, at, record, logs.parts)
             logs.counts[0] += 1
         elif tag == _HEAD:

@@ -73,16 +73,21 @@ class Attached:
     first: Any
     owner: Any = None
 
+    def owners_of(self, rows: Any) -> Any:
+        return rows if self.owner is None else self.owner[rows]
+
 
 @dataclass(frozen=True)
 class Rows:
-    """`columns` by name; `attached` by the scope's map column. `fallback_time` is each row's time if it has none."""
+    """`columns` by name; `attached` by the scope's map column. `fallback_time` is each row's time if it has none,
+    `sizes` the bytes that it took in the input."""
 
     count: int
     data: Any
     columns: Mapping[str, Column]
     attached: Mapping[str, Attached]
     fallback_time: Any
+    sizes: Any
 
     def column(self, name: str, kind: type[C]) -> C:
         """The column of this name, which must be of this kind."""

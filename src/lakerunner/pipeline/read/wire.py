@@ -1,7 +1,7 @@
 """The protobuf wire format, checked in one pass before anything is read from it.
 
-Comes in: the bytes of one message and its grammar, the table of what may stand where. Goes out: a `Verdict` and, per
-message type, how often it occurs. After a verdict of OK every tag, length and number stands inside its message, every
+Comes in: the bytes of one message and its grammar, the table of what may stand where. Goes out: a `Verdict` and counts
+of what there is. After a verdict of OK every tag, length and number stands inside its message, every
 known field has its wire type, and nesting is bounded: the `read_` and `skip_` functions then need not look again.
 
 We are stricter than protobuf asks: a known field with another wire type, a group, a number that does not fit 64 bits
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from lakerunner.pipeline.read.memory import is_ascii, load
+from lakerunner.pipeline.read.memory import load, scan
 
 VARINT, FIXED64, TIME, FIXED32, BYTES, STRING, MESSAGE = range(1, 8)  # kinds of known fields
 _WIRE_TYPE = {VARINT: 0, FIXED64: 1, TIME: 1, FIXED32: 5, BYTES: 2, STRING: 2, MESSAGE: 2}
@@ -27,7 +27,10 @@ MAX_DEPTH = 100
 # A segment's time range is half-open in int64, so the last representable instant cannot be a timestamp.
 LAST_TIME = np.uint64(2**63 - 2)
 
-OK, TRUNCATED, OVERLONG, BAD_TAG, BAD_TYPE, WRONG_TYPE, TOO_DEEP, TOO_LONG = range(8)
+# No single text, attribute or record is larger: memory is bounded by it.
+MAX_FIELD = 64 << 20
+
+OK, TRUNCATED, OVERLONG, BAD_TAG, BAD_TYPE, WRONG_TYPE, TOO_DEEP, TOO_LONG, TOO_LARGE = range(9)
 _TROUBLES = {
     TRUNCATED: "ends in the middle of a field",
     OVERLONG: "holds a number of more than 64 bits",
@@ -35,18 +38,20 @@ _TROUBLES = {
     BAD_TYPE: "holds a field of a wire type that OTLP does not use",
     TOO_DEEP: f"is nested deeper than {MAX_DEPTH} messages",
     TOO_LONG: "holds a field that is longer than what is left of it",
+    TOO_LARGE: f"holds a field of more than {MAX_FIELD >> 20} MB",
 }
 
 
 @dataclass(frozen=True)
 class Field:
     """A known field. `once` is 1 where a second one in the same message would be merged with the first, or replace it:
-    that is odd, and read only after repair."""
+    that is odd, and read only after repair. `many` is 1 where the field holds many items and may be of any size."""
 
     name: str
     kind: int
     child: str = ""
     once: int = 0
+    many: int = 0
 
 
 Messages = Mapping[str, Mapping[int, Field]]
@@ -80,14 +85,15 @@ def varint(number: int) -> bytes:
 
 
 def grammar(messages: Messages) -> Any:
-    """For each message type and each tag of one byte: kind | once << 4 | child << 8 of the field, 0 where we know none.
-    Types are numbered in their order; the first is the outermost."""
+    """For each message type and each tag of one byte: kind | once << 4 | many << 5 | child << 8 of the field, 0 where
+    we know none. Types are numbered in their order; the first is the outermost."""
     number = {name: index for index, name in enumerate(messages)}
     tables = np.zeros((len(messages), 128), np.int64)
     for name, known in messages.items():
         for field_number, field in known.items():
             tag = tag_of(field_number, field.kind)
-            tables[number[name], tag] = field.kind | field.once << 4 | number.get(field.child, 0) << 8
+            child = number.get(field.child, 0)
+            tables[number[name], tag] = field.kind | field.once << 4 | field.many << 5 | child << 8
     return tables
 
 
@@ -151,8 +157,6 @@ def checked_varint(data: Any, at: Any, end: Any) -> Any:
 @njit(cache=True)
 def is_utf8(data: Any, at: Any, end: Any) -> Any:
     """Whether these bytes are well-formed UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF."""
-    if is_ascii(data, at, end):
-        return True
     while at < end:
         lead = data[at]
         at += 1
@@ -225,7 +229,7 @@ def _check_unknown(data: Any, at: Any, end: Any, known: Any) -> Any:
 
 @njit(cache=True)
 def _check(data: Any, tables: Any, message: Any, counts: Any) -> Any:
-    """The fields of a Verdict; adds to `counts` the messages of each type."""
+    """The fields of a Verdict; adds to `counts` as `check` says."""
     # The messages that are open: where they start and end, their type, which marks were seen in them.
     opened = np.zeros((MAX_DEPTH + 1, 4), np.int64)
     depth, at, seen = np.int64(0), np.int64(0), np.int64(0)
@@ -255,6 +259,8 @@ def _check(data: Any, tables: Any, message: Any, counts: Any) -> Any:
             odd |= kind == TIME and load(data, at - 8) > LAST_TIME
             continue
         at, stop, code = _checked_size(data, here + 1, end)
+        if code == OK and stop - at > MAX_FIELD and field & 32 == 0:
+            code = TOO_LARGE
         if code == OK and kind == MESSAGE and depth == MAX_DEPTH:
             code = TOO_DEEP
         if code != OK:
@@ -266,13 +272,17 @@ def _check(data: Any, tables: Any, message: Any, counts: Any) -> Any:
             opened[depth, 0], opened[depth, 1], opened[depth, 2] = at, end, message
             counts[message] += 1
         else:
-            odd |= kind == STRING and not is_utf8(data, at, stop)
+            if kind == STRING:
+                ascii_only, controls = scan(data, at, stop)
+                counts[-1] += controls
+                odd |= not ascii_only and not is_utf8(data, at, stop)
             at = stop
     return code, here, message, opened[depth, 0], end, odd
 
 
 def check(data: Any, tables: Any, message: int, counts: Any) -> Verdict:
-    """Whether these bytes are a message of this type. `counts`, int64 per message type, grows by what is inside."""
+    """Whether these bytes are a message of this type. `counts`, int64, grows by what is inside: messages by their type,
+    and behind these the control characters of all strings."""
     return Verdict(*_check(data, tables, message, counts))
 
 
