@@ -91,9 +91,12 @@ def test_rows_come_before_the_answer_is_whole(url: str, answers: dict[str, Scrip
 @pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson", "text/event-stream"])
 def test_a_client_that_leaves_stops_the_query(url: str, answers: dict[str, Scripted], accept: str) -> None:
     answers["endless"] = Scripted(["wait"])
-    with pytest.raises(httpx.ReadTimeout), httpx.stream(
-        "POST", url, json={"query": "endless"}, headers={"accept": accept}, timeout=httpx.Timeout(0.5)
-    ) as response:
+    with (
+        pytest.raises(httpx.ReadTimeout),
+        httpx.stream(
+            "POST", url, json={"query": "endless"}, headers={"accept": accept}, timeout=httpx.Timeout(0.5)
+        ) as response,
+    ):
         for _ in response.iter_lines():
             pass
     assert answers["endless"].closed.wait(2)
@@ -106,9 +109,12 @@ def test_a_failure_on_the_way_is_never_taken_for_the_end(url: str, answers: dict
     assert events[-1]["error"]["message"] == "more rows than query_max_rows: add a LIMIT"
     answers["lines"] = Scripted([1, "fail"])
     lines = []
-    with pytest.raises(httpx.RemoteProtocolError), httpx.stream(
-        "POST", url, json={"query": "lines"}, headers={"accept": "application/x-ndjson"}, timeout=20
-    ) as response:
+    with (
+        pytest.raises(httpx.RemoteProtocolError),
+        httpx.stream(
+            "POST", url, json={"query": "lines"}, headers={"accept": "application/x-ndjson"}, timeout=20
+        ) as response,
+    ):
         lines.extend(json.loads(line) for line in response.iter_lines())
     answers["json"] = Scripted([1, "fail"])
     whole = ask(url, "json", "application/json")

@@ -187,8 +187,13 @@ def test_a_java_that_does_not_start_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("master", "error"), [("nonsense", UserError), ("local[nonsense]", Unavailable)])
 def test_a_master_that_is_none_is_named_and_leaves_no_jvm(tmp_path: Path, master: str, error: type[Exception]) -> None:
+    before = java_children()  # of other tests' servers
     with pytest.raises(error) as caught:
         open_session(spark_settings(tmp_path, master), "test")
     assert master in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert [child.name() for child in psutil.Process().children() if "java" in child.name()] == []
+    assert java_children() == before
+
+
+def java_children() -> set[int]:
+    return {child.pid for child in psutil.Process().children() if "java" in child.name()}

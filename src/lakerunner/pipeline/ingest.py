@@ -34,6 +34,7 @@ from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.pipeline.unpack import unpack
 
 if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
@@ -215,13 +216,21 @@ def _run(spark: SparkSession, items: list[T], task: Callable[[T], R]) -> list[R]
     except Py4JJavaError as error:
         raise _explained(error) from None
     except (Py4JError, ConnectionError) as error:
+        # An interrupt that hits py4j between a question and its answer shows as the confusion it left behind.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            _cancel(context)
+            raise error.__context__ from None
         raise RuntimeError(f"Spark's Java process has ended: {error}") from None
     except BaseException:
-        # Our own connection waits for the job's answer, so the cancelling goes over another thread's.
-        cancelling = threading.Thread(target=context.cancelJobGroup, args=(JOB_GROUP,), daemon=True)
-        cancelling.start()
-        cancelling.join(_CANCEL_SECONDS)
+        _cancel(context)
         raise
+
+
+def _cancel(context: SparkContext) -> None:
+    """Our own connection waits for the job's answer, so the cancelling goes over another thread's."""
+    cancelling = threading.Thread(target=context.cancelJobGroup, args=(JOB_GROUP,), daemon=True)
+    cancelling.start()
+    cancelling.join(_CANCEL_SECONDS)
 
 
 def _explained(error: Py4JJavaError) -> Exception:
