@@ -107,6 +107,7 @@ def test_what_moved_to_another_member_is_left_to_it(bus: KafkaBus) -> None:
     nothing_comes_but_news(bus, [topic], group)
 
 
+@pytest.mark.slow
 def test_a_member_at_work_does_not_hold_the_others_up(bus: KafkaBus) -> None:
     """It neither takes nor commits while others come, take, commit and go."""
     topic, group = unique("topic"), unique("group")
@@ -117,6 +118,7 @@ def test_a_member_at_work_does_not_hold_the_others_up(bus: KafkaBus) -> None:
     start = time.monotonic()
     for _ in range(2):
         other = bus.subscribe([topic], group)
+        publish(bus, topic, numbers(80))
         other.commit(take_until(other, lambda taken: len(taken) > 0))
         other.close()
     assert time.monotonic() - start < 30

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition, Event, Thread
 from typing import Any
@@ -71,11 +72,11 @@ class KafkaMember:
         self._changed = Condition()  # guards everything from here to _closed
         self._ready: deque[Delivery] = deque()
         self._partitions: dict[tuple[str, int], _Partition] = {}  # exactly those that are ours
-        self._trouble: KafkaError | None = None  # of fetching
+        self._away: KafkaError | None = None  # while no broker can be reached
+        self._trouble: KafkaError | None = None  # of fetching, said once
         self._refused: KafkaError | None = None  # of committing
         self._closed = False
-        self._away: KafkaError | None = None  # this and the next two are the thread's
-        self._committing = False
+        self._committing = False  # this and the next are the thread's
         self._paused = False
         callbacks = {"error_cb": self._note, "on_commit": self._on_commit}
         self._consumer = Consumer(config | _CONSUMER | callbacks, logger=logger)
@@ -89,8 +90,9 @@ class KafkaMember:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._ready, wait_seconds)
             self._require_open()
-            if not self._ready and self._trouble is not None:
-                trouble, self._trouble = self._trouble, None
+            trouble = self._away or self._trouble
+            if not self._ready and trouble is not None:
+                self._trouble = None
                 raise unavailable("taking", trouble)
             taken = [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
             for delivery in taken:
@@ -107,14 +109,11 @@ class KafkaMember:
                 if (delivery.topic, number) in self._partitions:
                     self._partitions[delivery.topic, number].finish(offset)
             self._refused = None
-            answered = self._changed.wait_for(
-                lambda: self._closed or self._refused is not None or not self._behind(), _COMMIT_SECONDS
-            )
+            self._changed.wait_for(self._settled, _COMMIT_SECONDS)
             self._require_open()
-            if self._refused is not None:
-                raise unavailable("committing", self._refused)
-            if not answered:
-                raise unavailable("committing", KafkaError(KafkaError._TIMED_OUT, "the group does not answer"))
+            if self._behind():
+                silence = KafkaError(KafkaError._TIMED_OUT, "the group does not answer")
+                raise unavailable("committing", self._refused or self._away or silence)
 
     def close(self) -> None:
         with self._changed:
@@ -129,6 +128,10 @@ class KafkaMember:
     def _require_open(self) -> None:
         if self._closed:
             raise Unavailable("the subscription is closed")
+
+    def _settled(self) -> bool:
+        """A commit need not wait any longer."""
+        return bool(self._closed or self._refused or self._away or not self._behind())
 
     def _behind(self) -> list[TopicPartition]:
         """The offsets that are still to be committed."""
@@ -212,18 +215,16 @@ class KafkaMember:
     def _note(self, error: KafkaError) -> None:
         """librdkafka says once that it has lost all brokers, and not when it has found one again."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
-            self._away = error
+            with self._changed:
+                self._away = error
+                self._changed.notify_all()
 
     def _probe(self) -> None:
-        if self._away is None:
-            return
-        try:
-            self._consumer.list_topics(timeout=_PROBE_SECONDS)
-            self._away = None
-        except KafkaException:
-            pass
-        with self._changed:
-            self._trouble = self._away
+        if self._away is not None:
+            with suppress(KafkaException):
+                self._consumer.list_topics(timeout=_PROBE_SECONDS)
+                with self._changed:
+                    self._away = None
 
 
 def unavailable(doing: str, error: KafkaError) -> Unavailable:
