@@ -58,6 +58,10 @@ class Segment:
             f"tbl_{self.id}.parquet"
         )
 
+    def side_path(self, name: str) -> str:
+        """A side file of the segment: `series.parquet`, `traces.parquet`, `text.bin`."""
+        return self.path.removesuffix("parquet") + name
+
 
 def segment_id(*work: str | int | Iterable[str | int]) -> UUID:
     """The id of the segment that this work makes: a digest of the parts, in their order."""

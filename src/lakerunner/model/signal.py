@@ -54,7 +54,14 @@ _EXEMPLAR = pa.struct(
         pa.field("attributes", OVERFLOW),
     ]
 )
-_BUCKETS = pa.struct([pa.field("offset", pa.int32()), pa.field("counts", pa.list_(pa.uint64()))])
+# Counts are integers; only Prometheus' float histograms have the other kind.
+_BUCKETS = pa.struct(
+    [
+        pa.field("offset", pa.int32()),
+        pa.field("counts", pa.list_(pa.uint64())),
+        pa.field("float_counts", pa.list_(pa.float64())),
+    ]
+)
 _EVENT = pa.struct(
     [
         pa.field("timestamp", TIME),
@@ -98,28 +105,36 @@ _METRICS = pa.schema(
         pa.field("timestamp", TIME, nullable=False),
         pa.field("start_timestamp", TIME),
         pa.field("metric_name", pa.string(), nullable=False),
-        pa.field("metric_type", pa.string(), nullable=False),  # gauge sum histogram exponential_histogram summary
+        # gauge sum histogram exponential_histogram summary; unknown and metadata from Prometheus remote-write
+        pa.field("metric_type", pa.string(), nullable=False),
         pa.field("temporality", pa.string()),  # cumulative, delta
         pa.field("monotonic", pa.bool_()),
         pa.field("unit", pa.string(), nullable=False),
         pa.field("description", pa.string(), nullable=False),
         pa.field("series", pa.int64(), nullable=False),  # digest of name and sorted labels
+        # A number stands in one of both: int_value where all of the series' numbers in the segment are whole.
         pa.field("value", pa.float64()),
-        pa.field("int_value", pa.int64()),  # exact where the point came as an integer
+        pa.field("int_value", pa.int64()),
+        pa.field("is_int", pa.bool_()),  # whether it came as an integer
         pa.field("count", pa.uint64()),
+        pa.field("float_count", pa.float64()),
         pa.field("sum", pa.float64()),
         pa.field("min", pa.float64()),
         pa.field("max", pa.float64()),
         pa.field("bounds", pa.list_(pa.float64())),
         pa.field("bucket_counts", pa.list_(pa.uint64())),
+        pa.field("float_bucket_counts", pa.list_(pa.float64())),
         pa.field("scale", pa.int32()),
         pa.field("zero_count", pa.uint64()),
+        pa.field("float_zero_count", pa.float64()),
         pa.field("zero_threshold", pa.float64()),
         pa.field("positive", _BUCKETS),
         pa.field("negative", _BUCKETS),
         pa.field("quantiles", pa.list_(pa.float64())),
         pa.field("quantile_values", pa.list_(pa.float64())),
         pa.field("exemplars", pa.list_(_EXEMPLAR)),
+        pa.field("reset_hint", pa.string()),  # of Prometheus' native histograms: yes, no, gauge
+        pa.field("metadata", OVERFLOW),  # of the metric
         pa.field("flags", pa.uint32(), nullable=False),
         *_COMMON,
     ]
@@ -128,8 +143,8 @@ _METRICS = pa.schema(
 _TRACES = pa.schema(
     [
         pa.field("timestamp", TIME, nullable=False),  # start of the span
-        pa.field("end_timestamp", TIME, nullable=False),
-        pa.field("duration", pa.int64(), nullable=False),  # ns
+        pa.field("end_timestamp", TIME),
+        pa.field("duration", pa.int64()),  # ns
         pa.field("trace_id", pa.binary(), nullable=False),
         pa.field("span_id", pa.binary(), nullable=False),
         pa.field("parent_span_id", pa.binary()),
@@ -152,14 +167,16 @@ _TRACES = pa.schema(
 @dataclass(frozen=True)
 class SignalSpec:
     """`table` is the signal's name in SQL. `sort_version` names the order and layout that
-    `sort_by` and `schema` state now: segments of another version are not merged with these.
-    `bloom` columns get a Parquet bloom filter. `ingested` says whether the pipeline reads it yet."""
+    `sort_by` and `schema` state now: segments of another version are not merged with these. `row_group_rows` is the
+    most a row group holds. `bloom` columns get a Parquet bloom filter. `ingested` says whether the pipeline reads it
+    yet. A nullable column of the schema that no row of a segment fills is left out of it."""
 
     name: str
     table: str
     schema: pa.Schema
     sort_by: tuple[str, ...]
     sort_version: int
+    row_group_rows: int
     bloom: tuple[str, ...]
     ingested: bool
 
@@ -169,9 +186,11 @@ class SignalSpec:
                 raise ValueError(f"{self.name}: {column} is not in its schema")
 
 
-LOGS = SignalSpec("logs", "logs", _LOGS, ("service_name", "timestamp"), 1, ("trace_id",), ingested=True)
-METRICS = SignalSpec("metrics", "metrics", _METRICS, ("metric_name", "series", "timestamp"), 1, (), ingested=False)
-TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, ("trace_id",), ingested=False)
+LOGS = SignalSpec("logs", "logs", _LOGS, ("service_name", "timestamp"), 1, 20_000, ("trace_id",), ingested=True)
+METRICS = SignalSpec(
+    "metrics", "metrics", _METRICS, ("metric_name", "series", "timestamp"), 1, 100_000, (), ingested=False
+)
+TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, 20_000, ("trace_id",), ingested=False)
 SIGNALS = {spec.name: spec for spec in (LOGS, METRICS, TRACES)}
 
 

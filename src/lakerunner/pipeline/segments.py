@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import LOGS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read.otlp_logs import read_logs
-from lakerunner.pipeline.read.rows import Raw, Rows
+from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import logs_sample
-from lakerunner.pipeline.steps.layout import lay_out
+from lakerunner.pipeline.steps.layout import Layout, lay_out
 from lakerunner.pipeline.steps.message import render_message
 from lakerunner.pipeline.steps.order import split_and_sort
 from lakerunner.pipeline.steps.pattern import add_fingerprint
@@ -34,8 +36,10 @@ from lakerunner.pipeline.write import write_segment
 __all__ = ["Made", "Raw", "make_segments", "warm"]
 
 # A format is a reader; a signal is a row of steps: Rows in, Rows with more columns out.
-READERS = {("logs", "otlp"): read_logs}
+READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {("logs", "otlp"): read_logs}
 STEPS = {"logs": (set_times, name_service, reconcile_severity, render_message, add_fingerprint)}
+# What stands beside a segment: each side file's name, and how it is made of the segment's rows.
+SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], ...]] = {}
 
 Put = Callable[[str, memoryview], None]
 
@@ -52,12 +56,29 @@ class Made:
 def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
     """Write the segments of these objects; all files are there when this returns. An object given twice counts once."""
     once = {raw.source.identity: raw for raw in raws}
-    left: Sequence[Raw] = [once[identity] for identity in sorted(once)]
+    by_format: dict[str, list[Raw]] = {}
+    for identity in sorted(once):
+        by_format.setdefault(once[identity].format, []).append(once[identity])
+    made = [_made(spec, organization, collector, by_format[name], put) for name in sorted(by_format)]
+    return Made(
+        tuple(segment for one in made for segment in one.segments),
+        tuple(source for one in made for source in one.done),
+        tuple(failure for one in made for failure in one.failed),
+    )
+
+
+def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
+    """The segments of objects of one format."""
+    reader = READERS.get((spec.name, raws[0].format))
+    if reader is None:
+        reason = f"{spec.name} are not read from {raws[0].format} files"
+        return Made((), (), tuple((raw.source, reason) for raw in raws))
+    left = raws
     segments: list[Segment] = []
     done: list[SourceObject] = []
     failed: list[tuple[SourceObject, str]] = []
     while left:
-        read = READERS[spec.name, "otlp"](left)
+        read = reader(left)
         left = read.left
         done += read.done
         failed += read.failed
@@ -100,6 +121,7 @@ def _write_segment(work: _Work, rows: Rows, order: Any, put: Put) -> Segment:
     layout = lay_out(rows, order, work.spec)
     data = write_segment(layout, order, work.spec)
     summary = summarize(layout, order)
+    sides = {name: memoryview(build(layout, order)) for name, build in SIDES.get(work.spec.name, ())}
     segment = Segment(
         work.segment_id(summary.time.start_ns // HOUR_NS),
         work.organization,
@@ -110,8 +132,10 @@ def _write_segment(work: _Work, rows: Rows, order: Any, put: Put) -> Segment:
         data.size,
         work.spec.sort_version,
         (*(Column(name, "") for name in work.spec.schema.names), *layout.shredded),
-        statistics=summary.statistics,
+        statistics=summary.statistics | {"side_bytes": {name: side.nbytes for name, side in sides.items()}},
         fingerprints=summary.fingerprints,
     )
+    for name, side in sides.items():
+        put(segment.side_path(name), side)
     put(segment.path, memoryview(data))
     return segment

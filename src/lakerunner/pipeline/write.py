@@ -1,9 +1,9 @@
 """A segment's rows to one Parquet file in memory.
 
-Comes in: the layout, the row numbers in their order, the signal. Goes out: the bytes of the file: row groups of 20,000
-rows, or fewer where rows are large, with statistics and a page index, and bloom filters sized for what a row group
-holds. Row groups are built and written one after the other, so only one of them is in memory beside the input. The
-same rows give the same bytes.
+Comes in: the layout, the row numbers in their order, the signal. Goes out: the bytes of the file: row groups of as many
+rows as the signal says, or fewer where rows are large, with statistics and a page index, and bloom filters sized for
+what a row group holds. Row groups are built and written one after the other, so only one of them is in memory beside
+the input. The same rows give the same bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from lakerunner.pipeline.read.rows import Texts
 from lakerunner.pipeline.steps.layout import Layout, batch_of
 from lakerunner.pipeline.steps.take import count_distinct, slices_of
 
-ROW_GROUP_ROWS = 20_000
 ROW_GROUP_BYTES = 64 << 20  # of input; reached only where rows are large
 _COMPRESSION_LEVEL = 1  # level 3 saves 3 % of the size, level 9 some 10 % for four times the time
 _BLOOM_FALSE_POSITIVES = 0.01
@@ -29,7 +28,7 @@ _MAP_LEAVES = tuple(f"{scope.map_column}.key_value.{leaf}" for scope in SCOPES f
 def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
     """The file of these rows."""
     schema = layout.schema
-    groups = _row_groups(order, layout.rows.sizes[order])
+    groups = _row_groups(order, layout.rows.sizes[order], spec.row_group_rows)
     coded = [field.name for field in schema if field.name in layout.few and not pa.types.is_boolean(field.type)]
     encodings = {field.name: _encoding(field.type) for field in schema if field.name not in layout.few}
     sink = pa.BufferOutputStream()
@@ -46,18 +45,18 @@ def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
         store_schema=False,
     ) as writer:
         for group in groups:
-            writer.write_batch(batch_of(layout, group), row_group_size=ROW_GROUP_ROWS)
+            writer.write_batch(batch_of(layout, group), row_group_size=spec.row_group_rows)
     return sink.getvalue()
 
 
-def _row_groups(order: Any, sizes: Any) -> list[Any]:
-    """The row numbers of each row group; `sizes` are the rows' bytes of input."""
+def _row_groups(order: Any, sizes: Any, most: int) -> list[Any]:
+    """The row numbers of each row group, `most` at a time; `sizes` are the rows' bytes of input."""
     ends = np.cumsum(sizes, dtype=np.int64)
     groups, start = [], 0
     while start < len(order):
         before = ends[start] - sizes[start]
         fit = int(np.searchsorted(ends, before + ROW_GROUP_BYTES, "right"))
-        stop = min(start + ROW_GROUP_ROWS, max(fit, start + 1))
+        stop = min(start + most, max(fit, start + 1))
         groups.append(order[start:stop])
         start = stop
     return groups

@@ -1,4 +1,4 @@
-"""OTLP messages as grammars for the wire check, and what is said about bytes that are not such a message.
+"""What the export requests of all signals have in common, and what is said about bytes that are not such a request.
 
 Comes in: the bytes of one file. Goes out: sound bytes that can be walked without looking again, with the number of
 messages of each type in them, or Corrupt with the byte where the trouble starts. `KeyValue` appears once per owner,
@@ -21,17 +21,15 @@ import numpy as np
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.read.memory import PADDING
-from lakerunner.pipeline.read.repair import repaired
+from lakerunner.pipeline.read.repair import Repair, repaired
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.read.walk import ENTITY_REFS
 from lakerunner.pipeline.read.wire import (
     BYTES,
-    FIXED32,
     FIXED64,
     MESSAGE,
     OK,
     STRING,
-    TIME,
     VARINT,
     WRONG_TYPE,
     Field,
@@ -44,22 +42,22 @@ from lakerunner.pipeline.read.wire import (
     grammar,
 )
 
-_KEY_VALUE = {1: Field("key", STRING), 2: Field("value", MESSAGE, "AnyValue", once=1)}
-_COMMON: Messages = {
+KEY_VALUE = {1: Field("key", STRING), 2: Field("value", MESSAGE, "AnyValue", once=1)}
+COMMON: Messages = {
     "Resource": {
         1: Field("attributes", MESSAGE, "Resource.attributes"),
         2: Field("dropped_attributes_count", VARINT),
         3: Field("entity_refs", MESSAGE, "EntityRef"),
     },
     "EntityRef": {number: Field("", BYTES) for number in (1, 2, 3, 4)},  # kept as bytes, whatever they say
-    "Resource.attributes": _KEY_VALUE,
+    "Resource.attributes": KEY_VALUE,
     "Scope": {
         1: Field("name", STRING),
         2: Field("version", STRING),
         3: Field("attributes", MESSAGE, "Scope.attributes"),
         4: Field("dropped_attributes_count", VARINT),
     },
-    "Scope.attributes": _KEY_VALUE,
+    "Scope.attributes": KEY_VALUE,
     "AnyValue": {
         1: Field("string_value", STRING, once=1),
         2: Field("bool_value", VARINT, once=1),
@@ -71,45 +69,19 @@ _COMMON: Messages = {
     },
     "ArrayValue": {1: Field("values", MESSAGE, "AnyValue")},
     "KeyValueList": {1: Field("values", MESSAGE, "KeyValueList.values")},
-    "KeyValueList.values": _KEY_VALUE,
-}
-_LOGS: Messages = {
-    "ExportLogsServiceRequest": {1: Field("resource_logs", MESSAGE, "ResourceLogs", many=1)},
-    "ResourceLogs": {
-        1: Field("resource", MESSAGE, "Resource"),
-        2: Field("scope_logs", MESSAGE, "ScopeLogs", many=1),
-        3: Field("schema_url", STRING),
-    },
-    "ScopeLogs": {
-        1: Field("scope", MESSAGE, "Scope"),
-        2: Field("log_records", MESSAGE, "LogRecord"),
-        3: Field("schema_url", STRING),
-    },
-    "LogRecord": {
-        1: Field("time_unix_nano", TIME),
-        2: Field("severity_number", VARINT),
-        3: Field("severity_text", STRING),
-        5: Field("body", MESSAGE, "AnyValue", once=1),
-        6: Field("attributes", MESSAGE, "LogRecord.attributes"),
-        7: Field("dropped_attributes_count", VARINT),
-        8: Field("flags", FIXED32),
-        9: Field("trace_id", BYTES),
-        10: Field("span_id", BYTES),
-        11: Field("observed_time_unix_nano", TIME),
-        12: Field("event_name", STRING),
-    },
-    "LogRecord.attributes": _KEY_VALUE,
-    **_COMMON,
+    "KeyValueList.values": KEY_VALUE,
 }
 
 
 @dataclass(frozen=True)
 class Request:
-    """One kind of export request: its messages, the first the outermost, and which of them holds the items."""
+    """One kind of export request: its messages, the first the outermost, which of them are the items, and how what is
+    odd in them is mended."""
 
     signal: str
     messages: Messages
     item: str
+    repair: Repair
 
     @cached_property
     def tables(self) -> Any:
@@ -125,8 +97,6 @@ class Request:
         """Counts, as `check` wants them."""
         return np.zeros(len(self.messages) + 1, np.int64)
 
-
-LOGS_REQUEST = Request("logs", _LOGS, "LogRecord")
 
 # Positions are 32 bits, also those in texts made of the input, which may be six times as long (steps/json_text.py).
 MAX_BYTES = 320 << 20
@@ -208,7 +178,8 @@ def sound(data: Any, request: Request) -> Part:
         raise Corrupt("the file is empty")
     part, odd = _checked(data, request)
     if odd:
-        part, _ = _checked(np.frombuffer(repaired(data.tobytes(), request.look), np.uint8), request)
+        plain = repaired(data.tobytes(), request.look, request.repair, next(iter(request.messages)))
+        part, _ = _checked(np.frombuffer(plain, np.uint8), request)
     if not part.counts[list(request.messages)[1]]:
         raise Corrupt(f"not an OTLP {request.signal} request: it holds no {list(request.messages)[1]}")
     return part

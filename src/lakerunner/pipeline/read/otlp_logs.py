@@ -14,9 +14,10 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
+from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
 from lakerunner.pipeline.read.memory import load
 from lakerunner.pipeline.read.names import names_for, number_of
-from lakerunner.pipeline.read.otlp import LOGS_REQUEST, joined
+from lakerunner.pipeline.read.otlp import joined
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Numbers, Raw, Read, Rows, Texts
 from lakerunner.pipeline.read.walk import (
     ABSENT,

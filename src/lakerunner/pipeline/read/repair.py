@@ -1,4 +1,4 @@
-"""Unusual yet right OTLP logs requests, written anew in the plain form that the walk understands.
+"""Unusual yet right OTLP requests, written anew in the plain form that the walk understands.
 
 Comes in: bytes that passed the wire check and were found odd. Goes out: the same records as bytes in which no value
 stands twice (protobuf merges such values, or the last one wins), every string is UTF-8 and every time fits a
@@ -16,21 +16,16 @@ Only what is odd is taken apart, by protobuf's own messages: some 50 µs for eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.read.wire import LAST_TIME, varint
 
 _PREFIX = "lakerunner."
-# Each message's items: their tag and what they are. The rest of a message is its head.
-_ITEMS = {
-    "ExportLogsServiceRequest": (0x0A, "ResourceLogs"),
-    "ResourceLogs": (0x12, "ScopeLogs"),
-    "ScopeLogs": (0x12, "LogRecord"),
-}
-
 # How many messages of any type are in these bytes of the named type, and whether they are odd.
 Look = Callable[[bytes, str], tuple[int, bool]]
 
@@ -38,22 +33,32 @@ Look = Callable[[bytes, str], tuple[int, bool]]
 MAX_PARTS = 200_000
 
 
-def repaired(data: bytes, look: Look, name: str = "ExportLogsServiceRequest") -> bytes:
+@dataclass(frozen=True)
+class Repair:
+    """How one signal's messages are mended. `items` are the tag and the type of each message's items; the rest of a
+    message is its head, which `mend` puts right in place. `module` holds the generated messages."""
+
+    items: Mapping[str, tuple[int, str]]
+    mend: Mapping[str, Callable[[Any], None]]
+    module: str
+
+
+def repaired(data: bytes, look: Look, repair: Repair, name: str) -> bytes:
     """The plain form of this message. Corrupt if a single head or record of it is odd and has too many parts."""
     if not look(data, name)[1]:
         return data
-    tag, item = _ITEMS.get(name, (0, ""))
+    tag, item = repair.items.get(name, (0, ""))
     head, items = bytearray(), []
     for start, payload, end in _fields(data):
         if data[start] == tag:
-            plain = repaired(data[payload:end], look, item)
+            plain = repaired(data[payload:end], look, repair, item)
             items.append(bytes([tag]) + varint(len(plain)) + plain)
         else:
             head += data[start:end]
-    return _mended(bytes(head), look, name) + b"".join(items)
+    return _mended(bytes(head), look, repair, name) + b"".join(items)
 
 
-def _mended(head: bytes, look: Look, name: str) -> bytes:
+def _mended(head: bytes, look: Look, repair: Repair, name: str) -> bytes:
     parts, odd = look(head, name)
     if not odd:
         return head
@@ -62,8 +67,8 @@ def _mended(head: bytes, look: Look, name: str) -> bytes:
             f"a {name} of {parts} parts holds text that is not UTF-8, times past the year 2262 or values given twice: "
             f"that is mended for up to {MAX_PARTS} parts"
         )
-    message = _message_type(name).FromString(head)
-    _MEND[name](message)
+    message = _message_type(repair.module, name).FromString(head)
+    repair.mend[name](message)
     return bytes(message.SerializeToString())
 
 
@@ -97,91 +102,75 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _mend_resource_logs(resource_logs: Any) -> None:
-    attributes = resource_logs.resource.attributes
-    _mend_pairs(attributes)
-    _mend_text(resource_logs, "schema_url", attributes)
+def mend_resource(resource_items: Any) -> None:
+    """Of a ResourceLogs, ResourceMetrics or ResourceSpans."""
+    attributes = resource_items.resource.attributes
+    mend_pairs(attributes)
+    mend_text(resource_items, "schema_url", attributes)
 
 
-def _mend_scope_logs(scope_logs: Any) -> None:
-    scope = scope_logs.scope
-    _mend_pairs(scope.attributes)
-    _mend_text(scope, "name", scope.attributes)
-    _mend_text(scope, "version", scope.attributes)
-    _mend_text(scope_logs, "schema_url", scope.attributes)
+def mend_scope(scope_items: Any) -> None:
+    """Of a ScopeLogs, ScopeMetrics or ScopeSpans."""
+    scope = scope_items.scope
+    mend_pairs(scope.attributes)
+    mend_text(scope, "name", scope.attributes)
+    mend_text(scope, "version", scope.attributes)
+    mend_text(scope_items, "schema_url", scope.attributes)
 
 
-def _mend_record(record: Any) -> None:
-    _mend_pairs(record.attributes)
-    _mend_text(record, "severity_text", record.attributes)
-    _mend_text(record, "event_name", record.attributes)
-    if record.body.WhichOneof("value") == "string_value":
-        original = record.body.string_value
-        text = _text(original)
-        if text != original:
-            record.body.string_value = text
-            _add(record.attributes, "body").bytes_value = original
-    elif record.HasField("body"):
-        _mend_value(record.body)
-    for field in ("time_unix_nano", "observed_time_unix_nano"):
-        number = getattr(record, field)
-        if number > LAST_TIME:
-            _add(record.attributes, field).string_value = str(number).encode()
-            setattr(record, field, 0)
+def mend_time(message: Any, field: str, attributes: Any) -> None:
+    number = getattr(message, field)
+    if number > LAST_TIME:
+        kept_as(attributes, field).string_value = str(number).encode()
+        setattr(message, field, 0)
 
 
-_MEND: dict[str, Callable[[Any], None]] = {
-    "ResourceLogs": _mend_resource_logs,
-    "ScopeLogs": _mend_scope_logs,
-    "LogRecord": _mend_record,
-}
-
-
-def _mend_text(message: Any, field: str, attributes: Any) -> None:
+def mend_text(message: Any, field: str, attributes: Any) -> None:
     original = getattr(message, field)
-    text = _text(original)
+    text = well_formed(original)
     if text != original:
         setattr(message, field, text)
-        _add(attributes, field).bytes_value = original
+        kept_as(attributes, field).bytes_value = original
 
 
-def _mend_pairs(pairs: Any) -> None:
+def mend_pairs(pairs: Any) -> None:
     for pair in list(pairs):
-        _mend_value(pair.value)
+        mend_value(pair.value)
         original = pair.key
-        pair.key = _text(original)
+        pair.key = well_formed(original)
         if pair.key != original:
-            _add(pairs, f"key.{pair.key.decode()}").bytes_value = original
+            kept_as(pairs, f"key.{pair.key.decode()}").bytes_value = original
 
 
-def _mend_value(value: Any) -> None:
+def mend_value(value: Any) -> None:
     kind = value.WhichOneof("value")
-    if kind == "string_value" and _text(value.string_value) != value.string_value:
+    if kind == "string_value" and well_formed(value.string_value) != value.string_value:
         value.bytes_value = value.string_value
     elif kind == "array_value":
         for item in value.array_value.values:
-            _mend_value(item)
+            mend_value(item)
     elif kind == "kvlist_value":
-        _mend_pairs(value.kvlist_value.values)
+        mend_pairs(value.kvlist_value.values)
 
 
-def _text(data: bytes) -> bytes:
+def well_formed(data: bytes) -> bytes:
     return data.decode("utf-8", "replace").encode()
 
 
-def _add(attributes: Any, name: str) -> Any:
+def kept_as(attributes: Any, name: str) -> Any:
+    """The value of a new attribute that holds what its field cannot."""
     pair = attributes.add()
     pair.key = (_PREFIX + name).encode()
     return pair.value
 
 
 @cache
-def _message_type(name: str) -> Any:
-    """A message of OTLP logs with every string declared as bytes, so that none is refused, and without the fields that
-    only profiles use. protobuf is imported here because most processes never need it."""
+def _message_type(module: str, name: str) -> Any:
+    """A message with every string declared as bytes, so that none is refused, and without the fields that only profiles
+    use. protobuf is imported here because most processes never need it."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-    from opentelemetry.proto.logs.v1 import logs_pb2
 
+    generated = import_module(module)
     pool = descriptor_pool.DescriptorPool()
 
     def add(file: Any) -> None:
@@ -198,6 +187,6 @@ def _message_type(name: str) -> Any:
             message.field.extend(kept)
         pool.Add(proto)
 
-    add(logs_pb2.DESCRIPTOR)
-    full_name = f"{logs_pb2.DESCRIPTOR.package}.{name}"
+    add(generated.DESCRIPTOR)
+    full_name = f"{generated.DESCRIPTOR.package}.{name}"
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))

@@ -17,10 +17,11 @@ from lakerunner.model.source import SourceObject
 
 @dataclass(frozen=True)
 class Raw:
-    """The unpacked bytes of one source object."""
+    """The unpacked bytes of one source object, and the format that its ending states."""
 
     source: SourceObject
     data: memoryview
+    format: str = "otlp"
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,27 @@ class Json:
     values: Any
 
 
-Column = Numbers | Texts | Coded | Json
-C = TypeVar("C", Numbers, Texts, Coded, Json)
+@dataclass(frozen=True)
+class Structs:
+    """One struct per item: its fields by name. `attached` gives the items a field `attributes`, a map of typed JSON; an
+    item is its own owner there. A struct is null where `valid` is false."""
+
+    fields: Mapping[str, Column]
+    attached: Attached | None = None
+    valid: Any = None
+
+
+@dataclass(frozen=True)
+class Lists:
+    """One list per row: row r has the items first[r] to first[r + 1]. An empty list is null where `empty_is_null`."""
+
+    first: Any
+    items: Column
+    empty_is_null: bool = True
+
+
+Column = Numbers | Texts | Coded | Json | Structs | Lists
+C = TypeVar("C", Numbers, Texts, Coded, Json, Structs, Lists)
 
 
 @dataclass(frozen=True)
