@@ -16,8 +16,8 @@ import pyarrow as pa
 from lakerunner.model.segment import Column as SegmentColumn
 from lakerunner.model.signal import OVERFLOW, SCOPES, Scope, SignalSpec
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers, Rows, Texts
-from lakerunner.pipeline.steps.shred import COLUMN_TYPES, Plan, map_array, owned_columns, place, plan_columns
-from lakerunner.pipeline.steps.take import Slices, count_distinct, slices_array, slices_of, take
+from lakerunner.pipeline.steps.shred import COLUMN_TYPES, Plan, owned_columns, place, plan_columns
+from lakerunner.pipeline.steps.take import Slices, count_distinct, map_array, slices_array, slices_of, take
 
 # An attribute of the rows themselves that fewer of them have than one in this many stays in the map.
 RARE = 200
@@ -70,7 +70,8 @@ def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
         if len(placed.rest):
             position = np.zeros(len(attached.first), np.int64)
             position[owners] = np.arange(len(owners))
-            maps[scope.map_column] = OwnedMap(map_array(attached, placed, rows.data), position, attached.owner)
+            array = map_array(attached, placed.rest, placed.rest_first, rows.data)
+            maps[scope.map_column] = OwnedMap(array, position, attached.owner)
     kinds = {scope.prefix + key: kind for scope, plan in plans.items() for key, kind in plan.named_kinds()}
     fields = [*spec.schema, *(pa.field(name, COLUMN_TYPES[kind][1]) for name, kind in kinds.items())]
     few = _few(rows, columns, own, order[:: -(-len(order) // SAMPLE_ROWS)].copy())
@@ -103,7 +104,7 @@ def batch_of(layout: Layout, order: Any) -> pa.RecordBatch:
         if scope in layout.by_run:
             placed = place(attached, plan, attached.owners_of(order))
             slices |= {scope.prefix + key: column for key, column in zip(plan.keys, placed.columns, strict=True)}
-            arrays[scope.map_column] = map_array(attached, placed, rows.data)
+            arrays[scope.map_column] = map_array(attached, placed.rest, placed.rest_first, rows.data)
         elif scope.map_column in layout.maps:
             owned = layout.maps[scope.map_column]
             arrays[scope.map_column] = owned.maps.take(pa.array(owned.place[owned.owner[order]]))

@@ -16,11 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from lakerunner.model.signal import OVERFLOW
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
-from lakerunner.pipeline.steps.json_text import stack
-from lakerunner.pipeline.steps.take import Slices, code_slices, numbers_of, slices_array, take_json, texts_array
+from lakerunner.pipeline.steps.take import Slices, code_slices, numbers_of
 
 MAX_COLUMNS = 256
 MAX_KEY_BYTES = 256
@@ -100,15 +98,6 @@ def place(attached: Attached, plan: Plan, owners: Any) -> Placed:
     at, size, rest, rest_first = _place(attached.values, attached.first, owners, plan.slot, plan.kinds)
     kinds = plan.kinds.tolist()
     return Placed(tuple(Slices(kind, at[i], size[i]) for i, kind in enumerate(kinds)), rest, rest_first)
-
-
-def map_array(attached: Attached, placed: Placed, data: Any) -> pa.Array:
-    """The map column of the placed owners: typed JSON by key."""
-    key, kind, at, size = (attached.values[field][placed.rest] for field in ("key", "kind", "at", "size"))
-    names = attached.keys[1:]
-    keys = slices_array(Slices(STRING, names["at"][key], names["size"][key]), data, pa.string())
-    texts = texts_array(take_json(data, kind, at, size, stack()), pa.string())
-    return pa.MapArray.from_arrays(pa.array(placed.rest_first), keys, texts).cast(OVERFLOW)
 
 
 def owned_columns(attached: Attached, placed: Placed, data: Any, owners: Any) -> list[Column]:

@@ -3,6 +3,8 @@
 Comes in: slices of the input, (at, size) per row with at < 0 for null, or a whole Column of Rows and row numbers. Goes
 out: an array of the wanted type, a dictionary array where that type says so. The same rows give the same buffers, bit
 for bit.
+
+Nested columns are built from within: the items of the chosen rows are numbered in their order, and taken like rows.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from lakerunner.model.signal import OVERFLOW
 from lakerunner.pipeline.read.memory import AHEAD, PADDING, copy, load, prefetch
 from lakerunner.pipeline.read.names import names_for, number_all, slices_of_names
-from lakerunner.pipeline.read.rows import Coded, Column, Json, Numbers, Texts
-from lakerunner.pipeline.read.walk import ABSENT, ARRAY, BOOL, DOUBLE, INT, KVLIST
+from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Lists, Numbers, Structs, Texts
+from lakerunner.pipeline.read.walk import ABSENT, ARRAY, BOOL, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.read.wire import read_varint
 from lakerunner.pipeline.steps.json_text import put_value, room, stack
+
+# The field of a struct that holds its `attached` attributes.
+ATTACHED_FIELD = "attributes"
 
 
 class Slices(NamedTuple):
@@ -36,7 +42,8 @@ def take(column: Column, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
             rows = order if owner is None else owner[order]
             return numbers_array(values[rows], None if valid is None else valid[rows], kind)
         case Coded(codes, values, owner):
-            return coded_array(codes[order if owner is None else owner[order]], values)
+            coded = coded_array(codes[order if owner is None else owner[order]], values)
+            return coded if pa.types.is_dictionary(kind) else coded.dictionary_decode()
         case Texts():
             return slices_array(slices_of(column, order), data, kind)
         case Json(values):
@@ -45,6 +52,39 @@ def take(column: Column, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
             if absent.all():
                 return pa.nulls(len(order), kind)
             return texts_array(take_json(data, kinds, np.where(absent, np.int32(-1), at), size, stack()), kind)
+        case Structs():
+            return _structs_array(column, data, order, kind)
+        case Lists():
+            return _lists_array(column, data, order, kind)
+
+
+def _structs_array(column: Structs, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
+    """The fields of a null struct are whatever they are: nobody sees them."""
+    fields = []
+    for field in kind:
+        if column.attached is not None and field.name == ATTACHED_FIELD:
+            chosen, offsets = flattened(column.attached.first, order)
+            fields.append(map_array(column.attached, chosen, offsets, data))
+        else:
+            fields.append(take(column.fields[field.name], data, order, field.type))
+    valid = None if column.valid is None else column.valid[order]
+    return pa.Array.from_buffers(kind, len(order), [_mask(valid)], children=fields)
+
+
+def _lists_array(column: Lists, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
+    items, offsets = flattened(column.first, order)
+    valid = offsets[1:] > offsets[:-1] if column.empty_is_null else None
+    values = take(column.items, data, items, kind.value_type)
+    return pa.Array.from_buffers(kind, len(order), [_mask(valid), pa.py_buffer(offsets)], children=[values])
+
+
+def map_array(attached: Attached, chosen: Any, offsets: Any, data: Any) -> pa.Array:
+    """Maps of typed JSON by key: map j holds the attributes chosen[offsets[j]:offsets[j + 1]]."""
+    key, kind, at, size = (attached.values[field][chosen] for field in ("key", "kind", "at", "size"))
+    names = attached.keys[1:]
+    keys = slices_array(Slices(STRING, names["at"][key], names["size"][key]), data, pa.string())
+    texts = texts_array(take_json(data, kind, at, size, stack()), pa.string())
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, texts).cast(OVERFLOW)
 
 
 def slices_of(column: Texts, order: Any) -> Slices:
@@ -87,9 +127,13 @@ def count_distinct(slices: Slices, data: Any) -> tuple[int, int]:
 
 
 def numbers_array(values: Any, valid: Any, kind: pa.DataType) -> pa.Array:
-    mask = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     body = np.packbits(values, bitorder="little") if kind == pa.bool_() else np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [mask, pa.py_buffer(body)])
+    return pa.Array.from_buffers(kind, len(values), [_mask(valid), pa.py_buffer(body)])
+
+
+def _mask(valid: Any) -> pa.Buffer | None:
+    """Validity as Arrow wants it; None where there is no null."""
+    return None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def texts_array(parts: tuple[Any, Any, Any], kind: pa.DataType) -> pa.Array:
@@ -102,10 +146,23 @@ def texts_array(parts: tuple[Any, Any, Any], kind: pa.DataType) -> pa.Array:
 def coded_array(codes: Any, values: pa.Array) -> pa.Array:
     """A dictionary array that holds only the values that occur, in the order of first sight."""
     compact, used = _compact(codes, len(values))
-    valid = compact >= 0
-    mask = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    indices = pa.Array.from_buffers(pa.int32(), len(compact), [mask, pa.py_buffer(compact)])
+    indices = pa.Array.from_buffers(pa.int32(), len(compact), [_mask(compact >= 0), pa.py_buffer(compact)])
     return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(used)))
+
+
+@njit(cache=True)
+def flattened(first: Any, owners: Any) -> Any:
+    """(numbers of the items of these owners, where each owner's start): owner i has first[i] to first[i + 1]."""
+    offsets = np.empty(len(owners) + 1, np.int32)
+    offsets[0] = 0
+    for place in range(len(owners)):
+        offsets[place + 1] = offsets[place] + first[owners[place] + 1] - first[owners[place]]
+    items = np.empty(offsets[-1], np.int32)
+    for place in range(len(owners)):
+        start = first[owners[place]]
+        for item in range(offsets[place + 1] - offsets[place]):
+            items[offsets[place] + item] = start + item
+    return items, offsets
 
 
 @njit(cache=True)
