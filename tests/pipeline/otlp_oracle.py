@@ -1,4 +1,5 @@
-"""What a segment of OTLP logs must hold, worked out with protobuf and plain Python, and what it does hold.
+"""What a segment of OTLP logs must hold, worked out with protobuf and plain Python, and what it does hold. What other
+signals share with logs is here too; traces_oracle.py says what their segments must hold.
 
 `expected` decodes requests with upb, with every string declared as bytes so that ill-formed text is seen too. `actual`
 reads segments back with pyarrow. Both give rows as dicts: the fixed columns, and for each scope of attributes a dict
@@ -15,13 +16,14 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import LOGS, SCOPES
+from lakerunner.model.signal import LOGS, SCOPES, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
@@ -32,13 +34,14 @@ MODIFIED_NS = 1_700_000_000_123_456_789
 LAST_TIME = 2**63 - 2
 ENTITY_REFS = "lakerunner.entity_refs"
 Row = dict[str, Any]
+Pairs = list[tuple[str, Value]]
 
 
 def raw_of(data: bytes, key: str = "logs.binpb", modified_ns: int = MODIFIED_NS) -> Raw:
     return Raw(SourceObject("bucket", key, "etag", len(data), modified_ns), memoryview(data))
 
 
-def make(*raws: Raw) -> tuple[Made, dict[str, bytes]]:
+def make(*raws: Raw, spec: SignalSpec = LOGS) -> tuple[Made, dict[str, bytes]]:
     """The segments of these objects, and the files by path."""
     files: dict[str, bytes] = {}
 
@@ -46,22 +49,29 @@ def make(*raws: Raw) -> tuple[Made, dict[str, bytes]]:
         assert path not in files
         files[path] = bytes(data)
 
-    return make_segments(LOGS, ORGANIZATION, "collector", raws, put), files
+    return make_segments(spec, ORGANIZATION, "collector", raws, put), files
 
 
 # ---- what must be there
 
 
-@cache
 def request_type() -> Any:
-    """ExportLogsServiceRequest with strings as bytes, without what only profiles use."""
+    return type_with_bytes(logs_service_pb2, "ExportLogsServiceRequest")
+
+
+@cache
+def type_with_bytes(service: Any, name: str) -> Any:
+    """This message with strings as bytes, without what only profiles use."""
     pool = descriptor_pool.DescriptorPool()
 
     def add(file: Any) -> None:
         for dependency in file.dependencies:
             add(dependency)
         proto = descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb)
-        for message in proto.message_type:
+        pending = list(proto.message_type)
+        while pending:
+            message = pending.pop()
+            pending += message.nested_type
             for field in list(message.field):
                 if field.name.endswith("_strindex"):
                     message.field.remove(field)
@@ -69,9 +79,9 @@ def request_type() -> Any:
                     field.type = field.TYPE_BYTES
         pool.Add(proto)
 
-    add(logs_service_pb2.DESCRIPTOR)
-    name = logs_service_pb2.ExportLogsServiceRequest.DESCRIPTOR.full_name
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    add(service.DESCRIPTOR)
+    full_name = service.DESCRIPTOR.message_types_by_name[name].full_name
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(full_name))
 
 
 def decoded(data: bytes) -> Any:
@@ -90,44 +100,34 @@ def expected(requests: Iterable[Any], modified_ns: int = MODIFIED_NS) -> list[Ro
 
 def _rows(request: Any, modified_ns: int) -> Iterator[Row]:
     for resource_logs in request.resource_logs:
-        resource = _pairs(resource_logs.resource.attributes)
-        common = {
-            "resource_schema_url": _text(resource_logs, "schema_url", resource),
-            "resource_dropped_attributes": resource_logs.resource.dropped_attributes_count,
-            "service_name": next((v for k, v in resource if k == "service.name"), ""),
-        }
-        if not isinstance(common["service_name"], str):
-            common["service_name"] = ""
-        for entity in resource_logs.resource.entity_refs:
-            resource.append((ENTITY_REFS, entity.SerializeToString()))
         for scope_logs in resource_logs.scope_logs:
-            scope = _pairs(scope_logs.scope.attributes)
-            of_scope = {
-                "scope_name": _text(scope_logs.scope, "name", scope),
-                "scope_version": _text(scope_logs.scope, "version", scope),
-                "scope_schema_url": _text(scope_logs, "schema_url", scope),
-                "scope_dropped_attributes": scope_logs.scope.dropped_attributes_count,
-            }
             for record in scope_logs.log_records:
                 own, columns = _record(record, modified_ns)
-                attributes = {
-                    "attributes": _by_key(own),
-                    "resource_attributes": _by_key(resource),
-                    "scope_attributes": _by_key(scope),
-                }
-                yield {**common, **of_scope, **columns, **attributes}
+                yield {**common_columns(resource_logs, scope_logs), **columns, "attributes": by_key(own)}
 
 
-def _record(record: Any, modified_ns: int) -> tuple[list[tuple[str, Value]], Row]:
-    own = _pairs(record.attributes)
-    texts = {name: _text(record, name, own) for name in ("severity_text", "event_name")}
+def common_columns(resource_items: Any, scope_items: Any) -> Row:
+    """What an item of any signal has from its scope and resource."""
+    resource, scope = pairs_of(resource_items.resource.attributes), pairs_of(scope_items.scope.attributes)
+    service = next((value for key, value in resource if key == "service.name"), "")
+    columns = {
+        "service_name": service if isinstance(service, str) else "",
+        "resource_schema_url": text_of(resource_items, "schema_url", resource),
+        "resource_dropped_attributes": resource_items.resource.dropped_attributes_count,
+        "scope_name": text_of(scope_items.scope, "name", scope),
+        "scope_version": text_of(scope_items.scope, "version", scope),
+        "scope_schema_url": text_of(scope_items, "schema_url", scope),
+        "scope_dropped_attributes": scope_items.scope.dropped_attributes_count,
+    }
+    resource += [(ENTITY_REFS, entity.SerializeToString()) for entity in resource_items.resource.entity_refs]
+    return {**columns, "resource_attributes": by_key(resource), "scope_attributes": by_key(scope)}
+
+
+def _record(record: Any, modified_ns: int) -> tuple[Pairs, Row]:
+    own = pairs_of(record.attributes)
+    texts = {name: text_of(record, name, own) for name in ("severity_text", "event_name")}
     message, body = _body(record, own)
-    times = []
-    for name in ("time_unix_nano", "observed_time_unix_nano"):
-        number = getattr(record, name)
-        if number > LAST_TIME:
-            own.append((f"lakerunner.{name}", str(number)))
-        times.append(number if 0 < number <= LAST_TIME else None)
+    times = [time_of(record, name, own) for name in ("time_unix_nano", "observed_time_unix_nano")]
     return own, {
         **texts,
         "timestamp": times[0] or times[1] or modified_ns,
@@ -142,7 +142,7 @@ def _record(record: Any, modified_ns: int) -> tuple[list[tuple[str, Value]], Row
     }
 
 
-def _body(record: Any, own: list[tuple[str, Value]]) -> tuple[str, str | None]:
+def _body(record: Any, own: Pairs) -> tuple[str, str | None]:
     if not record.HasField("body"):
         return "", None
     if record.body.WhichOneof("value") == "string_value":
@@ -178,12 +178,12 @@ def value_of(any_value: Any) -> Value:
     if kind == "array_value":
         return tuple(value_of(item) for item in value.values)
     if kind == "kvlist_value":
-        return KeyValues(tuple(_pairs(value.values)))
+        return KeyValues(tuple(pairs_of(value.values)))
     result: Value = value
     return result
 
 
-def _pairs(pairs: Any) -> list[tuple[str, Value]]:
+def pairs_of(pairs: Any) -> Pairs:
     found = [(pair.key.decode("utf-8", "replace"), value_of(pair.value)) for pair in pairs]
     for pair in pairs:
         key = pair.key.decode("utf-8", "replace")
@@ -192,15 +192,22 @@ def _pairs(pairs: Any) -> list[tuple[str, Value]]:
     return found
 
 
-def _text(message: Any, field: str, attributes: list[tuple[str, Value]]) -> str:
+def time_of(message: Any, field: str, attributes: Pairs) -> int | None:
+    number: int = getattr(message, field)
+    if number > LAST_TIME:
+        attributes.append((f"lakerunner.{field}", str(number)))
+    return number if 0 < number <= LAST_TIME else None
+
+
+def text_of(message: Any, field: str, attributes: Pairs, name: str = "") -> str:
     original = getattr(message, field)
     text: str = original.decode("utf-8", "replace")
     if text.encode() != original:
-        attributes.append((f"lakerunner.{field}", original))
+        attributes.append((f"lakerunner.{name or field}", original))
     return text
 
 
-def _by_key(pairs: Iterable[tuple[str, Value]]) -> dict[str, list[str]]:
+def by_key(pairs: Pairs) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(encode_value(value))
@@ -222,11 +229,20 @@ def rows_of(segment: Segment, file: bytes) -> list[Row]:
     assert table.num_rows == segment.rows
     assert len(file) == segment.bytes
     assert table.column_names == [column.name for column in segment.columns]
-    for name in ("timestamp", "observed_timestamp"):
-        index = table.column_names.index(name)
-        table = table.set_column(index, name, table.column(name).cast("int64"))
+    table = table.cast(pa.schema([field.with_type(_times_as_numbers(field.type)) for field in table.schema]))
     shredded = [column for column in segment.columns if column.type]
     return [_unshredded(row, shredded) for row in table.to_pylist(maps_as_pydicts=None)]
+
+
+def _times_as_numbers(kind: pa.DataType) -> pa.DataType:
+    """Python's own times have no nanoseconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_times_as_numbers(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_times_as_numbers(field.type)) for field in kind])
+    return kind
 
 
 def _unshredded(row: Row, shredded: Iterable[Any]) -> Row:

@@ -17,29 +17,40 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.model.segment import Column, Segment, segment_id
-from lakerunner.model.signal import LOGS, SignalSpec
+from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read.otlp_logs import read_logs
+from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
-from lakerunner.pipeline.read.sample import logs_sample
+from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.steps.layout import Layout, lay_out
 from lakerunner.pipeline.steps.message import render_message
 from lakerunner.pipeline.steps.order import split_and_sort
 from lakerunner.pipeline.steps.pattern import add_fingerprint
 from lakerunner.pipeline.steps.service import name_service
 from lakerunner.pipeline.steps.severity import reconcile_severity
+from lakerunner.pipeline.steps.spans import set_span_times
 from lakerunner.pipeline.steps.summary import summarize
 from lakerunner.pipeline.steps.times import set_times
+from lakerunner.pipeline.steps.trace_index import TRACE_INDEX, index_traces
 from lakerunner.pipeline.write import write_segment
 
 __all__ = ["Made", "Raw", "make_segments", "warm"]
 
 # A format is a reader; a signal is a row of steps: Rows in, Rows with more columns out.
-READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {("logs", "otlp"): read_logs}
-STEPS = {"logs": (set_times, name_service, reconcile_severity, render_message, add_fingerprint)}
+READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {
+    ("logs", "otlp"): read_logs,
+    ("traces", "otlp"): read_traces,
+}
+STEPS = {
+    "logs": (set_times, name_service, reconcile_severity, render_message, add_fingerprint),
+    "traces": (set_span_times, name_service),
+}
 # What stands beside a segment: each side file's name, and how it is made of the segment's rows.
-SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], ...]] = {}
+SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], ...]] = {
+    "traces": ((TRACE_INDEX, index_traces),),
+}
 
 Put = Callable[[str, memoryview], None]
 
@@ -90,10 +101,11 @@ def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[R
 
 def warm() -> None:
     """Compile the jitted code or load it from numba's cache, so that the first objects do not wait for it."""
-    data = logs_sample()
-    sample = Raw(SourceObject("sample", "logs", "sample", len(data), 0), memoryview(data))
-    made = make_segments(LOGS, UUID(int=0), "sample", [sample], lambda _path, _data: None)
-    assert not made.failed, made.failed  # noqa: S101 - our own constant
+    for signal, sample in SAMPLES.items():
+        data = sample()
+        raw = Raw(SourceObject("sample", signal, "sample", len(data), 0), memoryview(data))
+        made = make_segments(SIGNALS[signal], UUID(int=0), "sample", [raw], lambda _path, _data: None)
+        assert not made.failed, made.failed  # noqa: S101 - our own constant
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,7 @@ def _write_segments(work: _Work, rows: Rows, put: Put) -> list[Segment]:
 def _write_segment(work: _Work, rows: Rows, order: Any, put: Put) -> Segment:
     layout = lay_out(rows, order, work.spec)
     data = write_segment(layout, order, work.spec)
-    summary = summarize(layout, order)
+    summary = summarize(layout, order, work.spec)
     sides = {name: memoryview(build(layout, order)) for name, build in SIDES.get(work.spec.name, ())}
     segment = Segment(
         work.segment_id(summary.time.start_ns // HOUR_NS),

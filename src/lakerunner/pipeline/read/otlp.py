@@ -76,12 +76,13 @@ COMMON: Messages = {
 @dataclass(frozen=True)
 class Request:
     """One kind of export request: its messages, the first the outermost, which of them are the items, and how what is
-    odd in them is mended."""
+    odd in them is mended. `inner` are messages inside an item that get a row of their own, such as events."""
 
     signal: str
     messages: Messages
     item: str
     repair: Repair
+    inner: tuple[str, ...] = ()
 
     @cached_property
     def tables(self) -> Any:
@@ -120,16 +121,17 @@ class Part:
     data: Any
     counts: Mapping[str, int]
     controls: int
-    item: str
+    request: Request
 
     @property
     def memory(self) -> int:
         """What it takes to make segments of it, beside one row group, generously: the file and copies of its texts, the
         arrays, and what JSON makes of nested values and of control characters, in several copies."""
-        items = self.counts[self.item]
+        items = self.counts[self.request.item]
+        inner = sum(self.counts[name] for name in self.request.inner)
         attributes = sum(count for name, count in self.counts.items() if name.endswith(".attributes"))
         nested = max(0, self.counts["AnyValue"] - attributes - items) + self.counts["KeyValueList.values"]
-        return 3 * len(self.data) + 300 * items + 70 * attributes + 150 * nested + 70 * self.controls
+        return 3 * len(self.data) + 300 * items + 150 * inner + 70 * attributes + 150 * nested + 70 * self.controls
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ def _checked(data: Any, request: Request) -> tuple[Part, bool]:
     if verdict.code != OK:
         raise Corrupt(f"not an OTLP {request.signal} request: {_reason(data, request, verdict)}")
     *counts, controls = found.tolist()
-    part = Part(data, dict(zip(request.messages, counts, strict=True)), controls, request.item)
+    part = Part(data, dict(zip(request.messages, counts, strict=True)), controls, request)
     if len(data) > MAX_BYTES or part.memory > MAX_MEMORY:
         raise Corrupt(
             f"{len(data)} bytes with {sum(counts)} parts need {part.memory >> 20} MB of memory; there are at most "
@@ -228,4 +230,6 @@ def _signal_of_item(data: Any, verdict: Verdict) -> str:
         return "traces"
     if (1, 2) in fields and {(5, 2), (7, 2), (9, 2), (10, 2), (11, 2)} & fields:
         return "metrics"
+    if {(1, 1), (11, 1)} & fields:
+        return "logs"
     return ""

@@ -8,7 +8,7 @@ timestamp. What cannot stay in its field is kept beside it, so nothing is lost:
 - an attribute key that is not UTF-8 gets U+FFFD for what is wrong in it, and `lakerunner.key.<that key>` beside it
   holds its bytes; the same inside nested values;
 - any other string that is not UTF-8 gets U+FFFD for what is wrong in it, and the attribute `lakerunner.<field>` of its
-  record, scope or resource holds its bytes;
+  record, event, link, scope or resource holds its bytes;
 - a time past the last timestamp becomes unset, and the attribute `lakerunner.<field>` holds its decimal digits.
 
 Only what is odd is taken apart, by protobuf's own messages: some 50 µs for each odd record, little for the others.
@@ -125,12 +125,13 @@ def mend_time(message: Any, field: str, attributes: Any) -> None:
         setattr(message, field, 0)
 
 
-def mend_text(message: Any, field: str, attributes: Any) -> None:
+def mend_text(message: Any, field: str, attributes: Any, name: str = "") -> None:
+    """`name` is what the field is kept as, if not by its own name."""
     original = getattr(message, field)
     text = well_formed(original)
     if text != original:
         setattr(message, field, text)
-        kept_as(attributes, field).bytes_value = original
+        kept_as(attributes, name or field).bytes_value = original
 
 
 def mend_pairs(pairs: Any) -> None:
@@ -178,14 +179,18 @@ def _message_type(module: str, name: str) -> Any:
             add(dependency)
         proto = descriptor_pb2.FileDescriptorProto()
         file.CopyToProto(proto)
-        for message in proto.message_type:
+        declare(proto.message_type)
+        pool.Add(proto)
+
+    def declare(messages: Any) -> None:
+        for message in messages:
             kept = [field for field in message.field if not field.name.endswith("_strindex")]
             for field in kept:
                 if field.type == field.TYPE_STRING:
                     field.type = field.TYPE_BYTES
             del message.field[:]
             message.field.extend(kept)
-        pool.Add(proto)
+            declare(message.nested_type)
 
     add(generated.DESCRIPTOR)
     full_name = f"{generated.DESCRIPTOR.package}.{name}"

@@ -1,4 +1,4 @@
-"""A small OTLP logs request in which every kind of value occurs: reading it once compiles or loads all jitted code.
+"""Small OTLP requests in which every kind of value occurs: reading them once compiles or loads all jitted code.
 
 Each kind comes with the same value in all records and with a different one in each, because texts that repeat and texts
 that do not take different ways into a segment.
@@ -7,6 +7,7 @@ that do not take different ways into a segment.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, STRING
 from lakerunner.pipeline.read.wire import FIXED64, MESSAGE, VARINT, tag_of, varint
@@ -15,10 +16,18 @@ _RECORDS = 4
 
 
 def logs_sample() -> bytes:
+    return _request(_record)
+
+
+def traces_sample() -> bytes:
+    return _request(_span)
+
+
+def _request(item: Callable[[int], bytes]) -> bytes:
     resource = _message((1, _pair("service.name", _text("sample"))), *((1, pair) for pair in _pairs("resource", 0)))
     scope = _message((1, b"scope"), *((3, pair) for pair in _pairs("scope", 0)))
-    records = [(2, _record(number)) for number in range(_RECORDS)]
-    return _message((1, _message((1, resource), (2, _message((1, scope), *records)))))
+    items = [(2, item(number)) for number in range(_RECORDS)]
+    return _message((1, _message((1, resource), (2, _message((1, scope), *items)))))
 
 
 def _record(number: int) -> bytes:
@@ -26,6 +35,15 @@ def _record(number: int) -> bytes:
     pairs = [*_pairs("same", 0), *_pairs("other", number), *_pairs(f"rare{number}", number), *_pairs("same", 0)]
     time = bytes([tag_of(1, FIXED64)]) + struct.pack("<Q", number + 1)
     return time + _message((5, body), (9, bytes([number]) * 16), *((6, pair) for pair in pairs))
+
+
+def _span(number: int) -> bytes:
+    pairs = [*_pairs("same", 0), *_pairs("other", number)]
+    event = _message((2, b"event"), *((3, pair) for pair in pairs))
+    link = _message((1, bytes([number]) * 16), (2, b"span"), *((4, pair) for pair in pairs))
+    time = bytes([tag_of(7, FIXED64)]) + struct.pack("<Q", number + 1)
+    ids = _message((1, bytes([number & 1]) * 16), (2, bytes([number]) * 8), (5, f"span {number}".encode()))
+    return time + ids + _message(*((9, pair) for pair in pairs), (11, event), (13, link))
 
 
 def _pairs(name: str, number: int) -> list[bytes]:
@@ -64,3 +82,6 @@ def _number(kind: int, number: int) -> bytes:
 
 def _double(number: float) -> bytes:
     return bytes([tag_of(DOUBLE, FIXED64)]) + struct.pack("<d", number)
+
+
+SAMPLES: dict[str, Callable[[], bytes]] = {"logs": logs_sample, "traces": traces_sample}

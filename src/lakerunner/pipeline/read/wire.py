@@ -22,6 +22,8 @@ from lakerunner.pipeline.read.memory import load, scan
 VARINT, FIXED64, TIME, FIXED32, BYTES, STRING, MESSAGE = range(1, 8)  # kinds of known fields
 _WIRE_TYPE = {VARINT: 0, FIXED64: 1, TIME: 1, FIXED32: 5, BYTES: 2, STRING: 2, MESSAGE: 2}
 
+# Tags below the one are a byte on the wire; those below the other may be known.
+ONE_BYTE, TAGS = 128, 256
 # The same depth as the protobuf libraries: messages inside messages, the outermost not counted.
 MAX_DEPTH = 100
 # A segment's time range is half-open in int64, so the last representable instant cannot be a timestamp.
@@ -70,7 +72,7 @@ class Verdict(NamedTuple):
 
 
 def tag_of(number: int, kind: int) -> int:
-    """The byte before a field of this number (below 16) and kind."""
+    """What stands as a varint before a field of this number and kind: one byte if the number is below 16."""
     return number << 3 | _WIRE_TYPE[kind]
 
 
@@ -85,13 +87,16 @@ def varint(number: int) -> bytes:
 
 
 def grammar(messages: Messages) -> Any:
-    """For each message type and each tag of one byte: kind | once << 4 | many << 5 | child << 8 of the field, 0 where
-    we know none. Types are numbered in their order; the first is the outermost."""
+    """For each message type and each tag below TAGS: kind | once << 4 | many << 5 | child << 8 of the field, 0 where
+    we know none. Types are numbered in their order; the first is the outermost. Of tags of two bytes only the wire type
+    is checked, aside from the hot loop: such a field must be a plain number."""
     number = {name: index for index, name in enumerate(messages)}
-    tables = np.zeros((len(messages), 128), np.int64)
+    tables = np.zeros((len(messages), TAGS), np.int64)
     for name, known in messages.items():
         for field_number, field in known.items():
             tag = tag_of(field_number, field.kind)
+            if tag >= ONE_BYTE and field.kind not in (VARINT, FIXED64, FIXED32):
+                raise ValueError(f"{name}.{field.name} has a tag of two bytes and is no plain number")
             child = number.get(field.child, 0)
             tables[number[name], tag] = field.kind | field.once << 4 | field.many << 5 | child << 8
     return tables
@@ -214,15 +219,18 @@ def check_value(data: Any, at: Any, end: Any, wire_type: Any) -> Any:
 
 @njit(cache=True)
 def _check_unknown(data: Any, at: Any, end: Any, known: Any) -> Any:
-    """(next position, code) of a field whose tag is not among the `known` ones of its message."""
+    """(next position, code) of a field whose tag is not among the `known` ones of its message, or has two bytes."""
+    start = at
     tag, at, code = checked_varint(data, at, end)
     if code != OK:
         return at, code
     if tag < np.uint64(8) or tag > np.uint64(0xFFFFFFFF):
         return at, BAD_TAG
-    if tag < np.uint64(128):
-        field = np.int64(tag) & 0x78
-        if known[field : field + 8].any():
+    if tag < np.uint64(TAGS):
+        field = np.int64(tag) & ~7
+        # A known tag in more bytes than it needs would be missed by the readers.
+        plain = known[np.int64(tag)] != 0 and tag >= np.uint64(ONE_BYTE) and at - start == 2
+        if known[field : field + 8].any() and not plain:
             return at, WRONG_TYPE
     return check_value(data, at, end, np.int64(tag & np.uint64(7)))
 
@@ -243,7 +251,7 @@ def _check(data: Any, tables: Any, message: Any, counts: Any) -> Any:
             end, message, seen = opened[depth, 1], opened[depth, 2], opened[depth, 3]
         here = at
         tag = data[at]
-        field = tables[message, tag] if tag < 128 else 0
+        field = tables[message, tag] if tag < ONE_BYTE else 0
         if field == 0:
             at, code = _check_unknown(data, here, end, tables[message])
             if code != OK:
@@ -294,5 +302,8 @@ def explain(data: Any, messages: Messages, verdict: Verdict) -> str:
         tag, _ = read_varint(data, verdict.at)
         number, wire_type = divmod(int(tag), 8)
         field = known[number]
-        return f"{where}.{field.name} has wire type {wire_type}, not {_WIRE_TYPE[field.kind]}"
+        right = _WIRE_TYPE[field.kind]
+        if wire_type == right:
+            return f"{where}.{field.name} has wire type {right} in a tag of more bytes than it needs"
+        return f"{where}.{field.name} has wire type {wire_type}, not {right}"
     return f"{where} {_TROUBLES[verdict.code]}"
