@@ -20,7 +20,7 @@ from lakerunner.objects.store import ObjectStore
 
 ACME = Organization(UUID(int=7), "acme")
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
-TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+METRICS = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 
 
 class Door:
@@ -66,7 +66,7 @@ def test_a_request_is_stored_as_it_came_before_it_is_answered_and_once(door: Doo
     [
         (b"\xff", LOGS, "lrk_acme", grpc.StatusCode.INVALID_ARGUMENT),
         (request(), LOGS, "wrong", grpc.StatusCode.UNAUTHENTICATED),
-        (b"", TRACES, "lrk_acme", grpc.StatusCode.INVALID_ARGUMENT),
+        (b"", METRICS, "lrk_acme", grpc.StatusCode.INVALID_ARGUMENT),
         (request(20_000), LOGS, "lrk_acme", grpc.StatusCode.RESOURCE_EXHAUSTED),
         (b"", "/other.Service/Export", "lrk_acme", grpc.StatusCode.UNIMPLEMENTED),
     ],

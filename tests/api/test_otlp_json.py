@@ -67,5 +67,5 @@ def test_what_is_wrong_is_named(body: bytes, message: str) -> None:
 
 
 def test_a_signal_that_is_not_ingested_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match="traces are not ingested by this version"):
-        request_from_json("traces", b"{}")
+    with pytest.raises(UserError, match="metrics are not ingested by this version"):
+        request_from_json("metrics", b"{}")

@@ -81,7 +81,7 @@ def test_otlp_over_http(running: Lake, kind: str, packed: bool) -> None:
         ("logs", {"content-type": "text/plain"}, b"x", 400, "content-type 'text/plain' is not OTLP"),
         ("logs", {"content-type": "application/json"}, b"{", 400, "not JSON"),
         ("logs", {"content-type": "application/json", "content-encoding": "gzip"}, b"x", 400, "gzip"),
-        ("traces", {"content-type": "application/json"}, b"{}", 400, "traces are not ingested"),
+        ("metrics", {"content-type": "application/json"}, b"{}", 400, "metrics are not ingested"),
         ("profiles", {"content-type": "application/json"}, b"{}", 400, "there is no signal 'profiles'"),
         ("logs", {"content-type": "application/json", "api-key": "wrong"}, b"{}", 401, "not known"),
     ],

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from google.protobuf.message import DecodeError, Message
 from isal import igzip
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.model.errors import Conflict, UserError
 from lakerunner.model.organization import Organization
@@ -23,7 +24,7 @@ from lakerunner.model.source import RAW_PREFIX
 from lakerunner.objects.store import ObjectStore
 
 PUSH_COLLECTOR = "otlp"
-REQUESTS: dict[str, type[Message]] = {"logs": ExportLogsServiceRequest}
+REQUESTS: dict[str, type[Message]] = {"logs": ExportLogsServiceRequest, "traces": ExportTraceServiceRequest}
 
 
 @dataclass(frozen=True)
@@ -52,4 +53,4 @@ class Receiver:
 
 def refuse_unless_ingested(signal: str) -> None:
     if not signal_named(signal).ingested:
-        raise UserError(f"{signal} are not ingested by this version: it takes logs")
+        raise UserError(f"{signal} are not ingested by this version: it takes {' and '.join(REQUESTS)}")

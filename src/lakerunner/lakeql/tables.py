@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, SIGNALS, SignalSpec
+import pyarrow as pa
+
+from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, SIGNALS, TIME, TRACES, SignalSpec
 
 
 class Kind(Enum):
@@ -18,6 +20,7 @@ class Kind(Enum):
     TIME = auto()  # compared with texts and zoned times; exact to the ns
     ID = auto()  # bytes, shown and compared as hexadecimal text
     MAP = auto()  # attributes, each of which can be read alone
+    ITEMS = auto()  # a list of structs, whose fields are shown as columns of their kind are
     ORGANIZATION = auto()  # compared with the caller's own id only
 
 
@@ -46,6 +49,30 @@ class Table:
 
 
 _ATTRIBUTE_MAP = "MAP(VARCHAR, VARCHAR)"
+# What a query sees of the stored types of an item's fields.
+_SHOWN = {
+    TIME: "TIMESTAMP_NS",
+    pa.string(): "VARCHAR",
+    pa.binary(): "VARCHAR",
+    pa.uint32(): "UINTEGER",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+}
+
+
+def _items(spec: SignalSpec, name: str) -> TableColumn:
+    """The column of this name of the signal's schema, a list of structs."""
+    item = spec.schema.field(name).type.value_type
+    fields = [f'"{f.name}" {_ATTRIBUTE_MAP if pa.types.is_map(f.type) else _SHOWN[f.type]}' for f in item]
+    return TableColumn(name, f"STRUCT({', '.join(fields)})[]", Kind.ITEMS)
+
+
+_ATTRIBUTE_COLUMNS = (
+    TableColumn("attributes", _ATTRIBUTE_MAP, Kind.MAP, ATTRIBUTES.map_column),
+    TableColumn("resource_attrs", _ATTRIBUTE_MAP, Kind.MAP, RESOURCE.map_column),
+    TableColumn("scope_attrs", _ATTRIBUTE_MAP, Kind.MAP, SCOPE.map_column),
+)
+_ATTRIBUTE_ALIASES = {"resource_attributes": "resource_attrs", "scope_attributes": "scope_attrs"}
 
 LOGS_TABLE = Table(
     LOGS,
@@ -68,13 +95,44 @@ LOGS_TABLE = Table(
         TableColumn("dropped_attributes_count", "UINTEGER"),
         TableColumn("scope_name", "VARCHAR"),
         TableColumn("scope_version", "VARCHAR"),
-        TableColumn("attributes", _ATTRIBUTE_MAP, Kind.MAP, ATTRIBUTES.map_column),
-        TableColumn("resource_attrs", _ATTRIBUTE_MAP, Kind.MAP, RESOURCE.map_column),
-        TableColumn("scope_attrs", _ATTRIBUTE_MAP, Kind.MAP, SCOPE.map_column),
+        *_ATTRIBUTE_COLUMNS,
     ),
-    {"resource_attributes": "resource_attrs", "scope_attributes": "scope_attrs"},
+    _ATTRIBUTE_ALIASES,
 )
-TABLES = {table.spec.table: table for table in (LOGS_TABLE,)}
+SPANS_TABLE = Table(
+    TRACES,
+    (
+        TableColumn("timestamp", "TIMESTAMP_NS", Kind.TIME),
+        TableColumn("end_timestamp", "TIMESTAMP_NS", Kind.TIME),
+        TableColumn("duration", "BIGINT"),
+        TableColumn("organization_id", "VARCHAR", Kind.ORGANIZATION),
+        TableColumn("collector", "VARCHAR"),
+        TableColumn("service_name", "VARCHAR"),
+        TableColumn("name", "VARCHAR"),
+        TableColumn("kind", "INTEGER"),
+        TableColumn("status_code", "INTEGER"),
+        TableColumn("status_message", "VARCHAR"),
+        TableColumn("trace_id", "VARCHAR", Kind.ID),
+        TableColumn("span_id", "VARCHAR", Kind.ID),
+        TableColumn("parent_span_id", "VARCHAR", Kind.ID),
+        TableColumn("trace_state", "VARCHAR"),
+        TableColumn("flags", "UINTEGER"),
+        _items(TRACES, "events"),
+        _items(TRACES, "links"),
+        TableColumn("dropped_attributes_count", "UINTEGER"),
+        TableColumn("dropped_events_count", "UINTEGER"),
+        TableColumn("dropped_links_count", "UINTEGER"),
+        TableColumn("scope_name", "VARCHAR"),
+        TableColumn("scope_version", "VARCHAR"),
+        TableColumn("scope_schema_url", "VARCHAR"),
+        TableColumn("resource_schema_url", "VARCHAR"),
+        TableColumn("scope_dropped_attributes", "UINTEGER"),
+        TableColumn("resource_dropped_attributes", "UINTEGER"),
+        *_ATTRIBUTE_COLUMNS,
+    ),
+    _ATTRIBUTE_ALIASES,
+)
+TABLES = {table.spec.table: table for table in (LOGS_TABLE, SPANS_TABLE)}
 NOT_YET = {spec.table: spec for spec in SIGNALS.values() if not spec.ingested}
 
 

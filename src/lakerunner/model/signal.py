@@ -190,7 +190,7 @@ LOGS = SignalSpec("logs", "logs", _LOGS, ("service_name", "timestamp"), 1, 20_00
 METRICS = SignalSpec(
     "metrics", "metrics", _METRICS, ("metric_name", "series", "timestamp"), 1, 100_000, (), ingested=False
 )
-TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, 20_000, ("trace_id",), ingested=False)
+TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, 20_000, ("trace_id",), ingested=True)
 SIGNALS = {spec.name: spec for spec in (LOGS, METRICS, TRACES)}
 
 

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from uuid import UUID
 
+import pyarrow as pa
+
 from lakerunner.lakeql.tables import Kind, TableColumn, table_of_signal
 from lakerunner.model.segment import Column, Segment
-from lakerunner.model.signal import SCOPES
+from lakerunner.model.signal import SCOPES, signal_named
 from lakerunner.plan.sql import Attribute, Scan, attribute_column, id_column
 from lakerunner.query.unit import ScanInput
 
@@ -107,6 +109,8 @@ class _Reader:
                 return f"lower(hex({self.stored(name, 'BLOB')}))"
             case _, Kind.MAP:
                 return self._map(column.scope)
+            case name, Kind.ITEMS:
+                return self._items(name, column.type)
         return self.stored(column.name, column.type)
 
     def stored(self, name: str, type_: str) -> str:
@@ -118,6 +122,16 @@ class _Reader:
         own = _PREFIXES[attribute.scope] + attribute.key
         return f"COALESCE({self._text(own)}, {overflow})" if self._types.get(own) else overflow
 
+    def _items(self, name: str, type_: str) -> str:
+        """A row without items has an empty list. Inside an item ids and attributes are shown as everywhere."""
+        if name not in self._types:
+            return f"CAST([] AS {type_})"
+        stored = signal_named(self._segment.signal).schema.field(name).type.value_type
+        fields = ", ".join(
+            f"{text(field.name)}: {_shown(f'item.{quoted(field.name)}', field.type)}" for field in stored
+        )
+        return f"COALESCE(list_transform({self.stored(name, type_)}, lambda item: {{{fields}}}), [])"
+
     def _map(self, scope: str) -> str:
         prefix = _PREFIXES[scope]
         own = [name for name, type_ in self._types.items() if type_ and name.startswith(prefix)]
@@ -127,6 +141,12 @@ class _Reader:
 
     def _text(self, name: str) -> str:
         return _TEXT_OF[self._types[name]].format(quoted(self._names[name]))
+
+
+def _shown(field: str, stored: pa.DataType) -> str:
+    if pa.types.is_map(stored):
+        return f"attribute_map(CAST([] AS {_ENTRIES}), {field})"
+    return f"lower(hex({field}))" if pa.types.is_binary(stored) else field
 
 
 def _names_in_duckdb(names: list[str]) -> dict[str, str]:
