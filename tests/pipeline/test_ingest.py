@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import psutil
@@ -223,12 +224,13 @@ def test_a_wrong_address_is_the_users_and_says_what(spark: SparkSession) -> None
 def test_a_bug_in_a_task_comes_as_itself_with_the_frames_that_help(
     spark: SparkSession, address: StoreAddress, store: ObjectStore
 ) -> None:
-    """A signal that nobody reads yet stands for a bug."""
-    one = source(store, "spans.binpb", request(0, 1))
-    with pytest.raises(KeyError) as caught:
-        ingest_box(spark, IngestBox(ORGANIZATION, "test", "traces", (one,)), address, LIMITS)
+    """A collector without a name stands for a bug."""
+    one = source(store, "logs.binpb", request(0, 1))
+    nameless: Any = None
+    with pytest.raises(TypeError) as caught:
+        ingest_box(spark, IngestBox(ORGANIZATION, nameless, "logs", (one,)), address, LIMITS)
     (note,) = caught.value.__notes__
-    assert "make_segments" in note
+    assert "_write_segments" in note
     assert "pyspark" not in note
     assert "py4j" not in note
 
