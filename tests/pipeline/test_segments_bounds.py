@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-SUITES = ("test_segments_random.py", "test_segments_make.py", "test_attributes_shred.py", "test_read_wire.py")
+SUITES = (
+    "test_segments_random.py",
+    "test_segments_make.py",
+    "test_attributes_shred.py",
+    "test_read_wire.py",
+    "test_traces_random.py",
+    "test_traces_make.py",
+)
 
 # numba checks indices, and these take the place of the functions that go to memory without an index.
 CHECKED = """

@@ -8,13 +8,14 @@ the input. The same rows give the same bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakerunner.model.signal import SCOPES, SignalSpec
+from lakerunner.model.signal import SignalSpec
 from lakerunner.pipeline.read.rows import Texts
 from lakerunner.pipeline.steps.layout import Layout, batch_of
 from lakerunner.pipeline.steps.take import count_distinct, slices_of
@@ -22,7 +23,6 @@ from lakerunner.pipeline.steps.take import count_distinct, slices_of
 ROW_GROUP_BYTES = 64 << 20  # of input; reached only where rows are large
 _COMPRESSION_LEVEL = 1  # level 3 saves 3 % of the size, level 9 some 10 % for four times the time
 _BLOOM_FALSE_POSITIVES = 0.01
-_MAP_LEAVES = tuple(f"{scope.map_column}.key_value.{leaf}" for scope in SCOPES for leaf in ("key", "value"))
 
 
 def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
@@ -30,6 +30,7 @@ def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
     schema = layout.schema
     groups = _row_groups(order, layout.rows.sizes[order], spec.row_group_rows)
     coded = [field.name for field in schema if field.name in layout.few and not pa.types.is_boolean(field.type)]
+    nested = [path for field in schema for path in _nested_texts(field.name, field.type) if path != field.name]
     encodings = {field.name: _encoding(field.type) for field in schema if field.name not in layout.few}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -37,7 +38,7 @@ def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
         schema,
         compression="zstd",
         compression_level=_COMPRESSION_LEVEL,
-        use_dictionary=[*coded, *_MAP_LEAVES],
+        use_dictionary=[*coded, *nested],
         column_encoding={name: encoding for name, encoding in encodings.items() if encoding},
         write_page_index=True,
         sorting_columns=pq.SortingColumn.from_ordering(schema, [(name, "ascending") for name in spec.sort_by]),
@@ -67,6 +68,19 @@ def _bloom(layout: Layout, name: str, groups: list[Any]) -> dict[str, Any]:
     column = layout.rows.column(name, Texts)
     most = max(count_distinct(slices_of(column, group), layout.rows.data)[0] for group in groups)
     return {"ndv": max(1, most), "fpp": _BLOOM_FALSE_POSITIVES}
+
+
+def _nested_texts(path: str, kind: pa.DataType) -> Iterator[str]:
+    """The Parquet paths of the texts inside a column of this type."""
+    if pa.types.is_map(kind):
+        yield from (f"{path}.key_value.key", f"{path}.key_value.value")
+    elif pa.types.is_list(kind):
+        yield from _nested_texts(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _nested_texts(f"{path}.{field.name}", field.type)
+    elif pa.types.is_string(kind):
+        yield path
 
 
 def _encoding(kind: pa.DataType) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
@@ -21,10 +22,10 @@ from lakerunner.pipeline.read.rows import Attached, Coded, Column, Lists, Number
 from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
 from lakerunner.pipeline.read.walk import (
     BYTES,
+    VALUE,
     Attributes,
     Owners,
     attached_to,
-    attributes_for,
     common_columns,
     owners_for,
     read_pair,
@@ -63,7 +64,7 @@ _SPAN = np.dtype(
         ("span_size", np.int32),
         ("parent_at", np.int32),
         ("parent_size", np.int32),
-        ("name", np.int32),  # these three as numbers of names
+        ("name", np.int32),  # these three as numbers of Parts.texts
         ("trace_state", np.int32),
         ("status_message", np.int32),
         ("status_code", np.int32),
@@ -89,36 +90,31 @@ _LINK = np.dtype(
 )
 
 
-class Inner(NamedTuple):
-    """The events or links of all spans, one after the other. `names` are those of events, the trace states of links.
-    `counts` are the rows and their attributes so far."""
-
-    rows: Any
-    attributes: Attributes
-    names: Any
-    counts: Any
+# Places in the counts: what there is so far.
+_SPANS, _SPAN_PAIRS, _EVENT_ROWS, _EVENT_PAIRS, _LINK_ROWS, _LINK_PAIRS = range(6)
 
 
 class Parts(NamedTuple):
-    """What spans are made of, beside their rows."""
+    """What spans are made of, beside their rows: attributes of spans, events and links, whose keys are the same names;
+    and `texts`, the names of spans and events, trace states and messages, of which the first is the empty one."""
 
-    attributes: Attributes
-    names: Any
-    trace_states: Any
-    status_messages: Any
-    events: Inner
-    links: Inner
+    values: Any
+    events: Any
+    event_values: Any
+    links: Any
+    link_values: Any
+    keys: Any
+    texts: Any
+    counts: Any
 
 
 class Traces(NamedTuple):
-    """All requests, flat. `spans`, events and links have one more row at the end, to close the last one's attributes.
-    `counts` are the spans and their attributes so far."""
+    """All requests, flat. Spans, events and links have one more row at the end, to close the last one's attributes."""
 
     spans: Any
     parts: Parts
     scopes: Owners
     resources: Owners
-    counts: Any
 
 
 def read_traces(raws: Sequence[Raw]) -> Read:
@@ -131,7 +127,7 @@ def read_traces(raws: Sequence[Raw]) -> Read:
     spans = traces.spans[:-1]
     scope = spans["scope"]
     attached = {
-        ATTRIBUTES.map_column: Attached(*traces.parts.attributes, traces.spans["first"]),
+        ATTRIBUTES.map_column: Attached(traces.parts.values, traces.parts.keys, traces.spans["first"]),
         SCOPE.map_column: attached_to(traces.scopes, scope),
         RESOURCE.map_column: attached_to(traces.resources, traces.scopes.rows["resource"][scope]),
     }
@@ -145,47 +141,47 @@ def read_traces(raws: Sequence[Raw]) -> Read:
 
 def _span_columns(traces: Traces, spans: Any, data: Any) -> dict[str, Column]:
     """OTLP's own fields; the steps make times of the first two."""
-    parts = traces.parts
+    parts, texts = traces.parts, strings(traces.parts.texts, data)
     return {
         "start_time_unix_nano": Numbers(spans["start"]),
         "end_time_unix_nano": Numbers(spans["end"]),
         "trace_id": _bytes(spans, "trace"),
         "span_id": _bytes(spans, "span"),
         "parent_span_id": _bytes(spans, "parent", empty_is_null=True),
-        "trace_state": Coded(spans["trace_state"], strings(parts.trace_states, data)),
-        "name": Coded(spans["name"], strings(parts.names, data)),
+        "trace_state": Coded(spans["trace_state"], texts),
+        "name": Coded(spans["name"], texts),
         "kind": Numbers(spans["kind"]),
         "status_code": Numbers(spans["status_code"]),
-        "status_message": Coded(spans["status_message"], strings(parts.status_messages, data)),
+        "status_message": Coded(spans["status_message"], texts),
         "flags": Numbers(spans["flags"]),
-        "events": Lists(traces.spans["first_event"], _events(parts.events, data)),
-        "links": Lists(traces.spans["first_link"], _links(parts.links, data)),
+        "events": Lists(traces.spans["first_event"], _events(parts, texts)),
+        "links": Lists(traces.spans["first_link"], _links(parts, texts)),
         "dropped_attributes_count": Numbers(spans["dropped"]),
         "dropped_events_count": Numbers(spans["dropped_events"]),
         "dropped_links_count": Numbers(spans["dropped_links"]),
     }
 
 
-def _events(events: Inner, data: Any) -> Structs:
-    rows = events.rows
+def _events(parts: Parts, texts: pa.Array) -> Structs:
+    rows = parts.events
     fields: dict[str, Column] = {
         "timestamp": Numbers(rows["time"], rows["time"] != 0),
-        "name": Coded(rows["name"], strings(events.names, data)),
+        "name": Coded(rows["name"], texts),
         "dropped_attributes_count": Numbers(rows["dropped"]),
     }
-    return Structs(fields, Attached(*events.attributes, rows["first"]))
+    return Structs(fields, Attached(parts.event_values, parts.keys, rows["first"]))
 
 
-def _links(links: Inner, data: Any) -> Structs:
-    rows = links.rows
+def _links(parts: Parts, texts: pa.Array) -> Structs:
+    rows = parts.links
     fields: dict[str, Column] = {
         "trace_id": _bytes(rows, "trace"),
         "span_id": _bytes(rows, "span"),
-        "trace_state": Coded(rows["trace_state"], strings(links.names, data)),
+        "trace_state": Coded(rows["trace_state"], texts),
         "flags": Numbers(rows["flags"]),
         "dropped_attributes_count": Numbers(rows["dropped"]),
     }
-    return Structs(fields, Attached(*links.attributes, rows["first"]))
+    return Structs(fields, Attached(parts.link_values, parts.keys, rows["first"]))
 
 
 def _bytes(rows: Any, field: str, *, empty_is_null: bool = False) -> Texts:
@@ -193,66 +189,71 @@ def _bytes(rows: Any, field: str, *, empty_is_null: bool = False) -> Texts:
 
 
 def _traces_for(counts: Mapping[str, int]) -> Traces:
-    spans = counts["Span"]
+    spans, events, links = counts["Span"], counts["Event"], counts["Link"]
+    owned = [counts[f"{owner}.attributes"] for owner in ("Span", "Event", "Link")]
+    values, event_values, link_values = (np.zeros(count, VALUE) for count in owned)
+    keys, texts = names_for(sum(owned)), names_for(1 + 3 * spans + events + links)
+    counted = np.zeros(6, np.int64)
     return Traces(
         np.zeros(spans + 1, _SPAN),
         Parts(
-            attributes_for(counts["Span.attributes"]),
-            names_for(spans),
-            names_for(spans),
-            names_for(spans),
-            _inner_for(_EVENT, counts["Event"], counts["Event.attributes"]),
-            _inner_for(_LINK, counts["Link"], counts["Link.attributes"]),
+            values,
+            np.zeros(events + 1, _EVENT),
+            event_values,
+            np.zeros(links + 1, _LINK),
+            link_values,
+            keys,
+            texts,
+            counted,
         ),
         owners_for(counts["ScopeSpans"], counts["Scope.attributes"]),
         owners_for(counts["ResourceSpans"], counts["Resource.attributes"] + counts["EntityRef"]),
-        np.zeros(2, np.int64),
     )
 
 
-def _inner_for(kind: Any, count: int, attributes: int) -> Inner:
-    return Inner(np.zeros(count + 1, kind), attributes_for(attributes), names_for(count), np.zeros(2, np.int64))
+@njit(cache=True)
+def _text(data: Any, at: Any, end: Any, parts: Parts) -> Any:
+    return number_of(data, at, end - at, parts.texts, np.int64(-1))
 
 
 @njit(cache=True)
-def _read_event(data: Any, at: Any, end: Any, events: Inner) -> Any:
-    event = events.rows[events.counts[0]]
-    count = events.counts[1]
+def _read_event(data: Any, at: Any, end: Any, parts: Parts) -> Any:
+    event = parts.events[parts.counts[_EVENT_ROWS]]
+    count = parts.counts[_EVENT_PAIRS]
     event.first = count
-    name_at, name_end = at, at
+    attributes = Attributes(parts.event_values, parts.keys)
     while at < end:
         tag = data[at]
         if tag == _EVENT_ATTRIBUTES:
             start, at = read_size(data, at + 1)
-            read_pair(data, start, at, count, events.attributes)
+            read_pair(data, start, at, count, attributes)
             count += 1
         elif tag == _EVENT_TIME:
             event.time = load(data, at + 1)
             at += 9
         elif tag == _EVENT_NAME:
-            name_at, at = read_size(data, at + 1)
-            name_end = at
+            start, at = read_size(data, at + 1)
+            event.name = _text(data, start, at, parts)
         elif tag == _EVENT_DROPPED:
             number, at = read_varint(data, at + 1)
             event.dropped = np.uint32(number & np.uint64(0xFFFFFFFF))
         else:
             at = skip_field(data, at)
-    event.name = number_of(data, name_at, name_end - name_at, events.names, np.int64(-1))
-    events.counts[0] += 1
-    events.counts[1] = count
+    parts.counts[_EVENT_ROWS] += 1
+    parts.counts[_EVENT_PAIRS] = count
 
 
 @njit(cache=True)
-def _read_link(data: Any, at: Any, end: Any, links: Inner) -> Any:
-    link = links.rows[links.counts[0]]
-    count = links.counts[1]
+def _read_link(data: Any, at: Any, end: Any, parts: Parts) -> Any:
+    link = parts.links[parts.counts[_LINK_ROWS]]
+    count = parts.counts[_LINK_PAIRS]
     link.first = count
-    state_at, state_end = at, at
+    attributes = Attributes(parts.link_values, parts.keys)
     while at < end:
         tag = data[at]
         if tag == _LINK_ATTRIBUTES:
             start, at = read_size(data, at + 1)
-            read_pair(data, start, at, count, links.attributes)
+            read_pair(data, start, at, count, attributes)
             count += 1
         elif tag == _TRACE_ID:
             start, at = read_size(data, at + 1)
@@ -261,8 +262,8 @@ def _read_link(data: Any, at: Any, end: Any, links: Inner) -> Any:
             start, at = read_size(data, at + 1)
             link.span_at, link.span_size = start, at - start
         elif tag == _TRACE_STATE:
-            state_at, at = read_size(data, at + 1)
-            state_end = at
+            start, at = read_size(data, at + 1)
+            link.trace_state = _text(data, start, at, parts)
         elif tag == _LINK_FLAGS:
             link.flags = np.uint32(load(data, at + 1) & np.uint64(0xFFFFFFFF))
             at += 5
@@ -271,13 +272,12 @@ def _read_link(data: Any, at: Any, end: Any, links: Inner) -> Any:
             link.dropped = np.uint32(number & np.uint64(0xFFFFFFFF))
         else:
             at = skip_field(data, at)
-    link.trace_state = number_of(data, state_at, state_end - state_at, links.names, np.int64(-1))
-    links.counts[0] += 1
-    links.counts[1] = count
+    parts.counts[_LINK_ROWS] += 1
+    parts.counts[_LINK_PAIRS] = count
 
 
 @njit(cache=True)
-def _read_status(data: Any, at: Any, end: Any, span: Any, messages: Any) -> Any:
+def _read_status(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
     """A Status into its span. Called again for the same span, it merges as protobuf does."""
     while at < end:
         tag = data[at]
@@ -286,7 +286,7 @@ def _read_status(data: Any, at: Any, end: Any, span: Any, messages: Any) -> Any:
             span.status_code = np.int32(np.uint32(number & np.uint64(0xFFFFFFFF)))
         elif tag == _STATUS_MESSAGE:
             start, at = read_size(data, at + 1)
-            span.status_message = number_of(data, start, at - start, messages, np.int64(-1))
+            span.status_message = _text(data, start, at, parts)
         else:
             at = skip_field(data, at)
 
@@ -297,16 +297,16 @@ def _read_rare(data: Any, at: Any, span: Any, parts: Parts) -> Any:
     tag = data[at]
     if tag == _EVENTS:
         start, at = read_size(data, at + 1)
-        _read_event(data, start, at, parts.events)
+        _read_event(data, start, at, parts)
     elif tag == _LINKS:
         start, at = read_size(data, at + 1)
-        _read_link(data, start, at, parts.links)
+        _read_link(data, start, at, parts)
     elif tag == _STATUS:
         start, at = read_size(data, at + 1)
-        _read_status(data, start, at, span, parts.status_messages)
+        _read_status(data, start, at, span, parts)
     elif tag == _TRACE_STATE:
         start, at = read_size(data, at + 1)
-        span.trace_state = number_of(data, start, at - start, parts.trace_states, np.int64(-1))
+        span.trace_state = _text(data, start, at, parts)
     elif tag == _DROPPED:
         number, at = read_varint(data, at + 1)
         span.dropped = np.uint32(number & np.uint64(0xFFFFFFFF))
@@ -323,16 +323,15 @@ def _read_rare(data: Any, at: Any, span: Any, parts: Parts) -> Any:
 
 @njit(cache=True)
 def _read_span(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
-    """A Span into its row; how many attributes there are now, of which `span.first` were there before."""
-    name_at, name_end = at, at
-    count = np.int64(span.first)
-    span.trace_state = number_of(data, at, np.int64(0), parts.trace_states, np.int64(-1))
-    span.status_message = number_of(data, at, np.int64(0), parts.status_messages, np.int64(-1))
+    """A Span into its row."""
+    count = parts.counts[_SPAN_PAIRS]
+    span.first, span.first_event, span.first_link = count, parts.counts[_EVENT_ROWS], parts.counts[_LINK_ROWS]
+    attributes = Attributes(parts.values, parts.keys)
     while at < end:
         tag = data[at]
         if tag == _ATTRIBUTES:
             start, at = read_size(data, at + 1)
-            read_pair(data, start, at, count, parts.attributes)
+            read_pair(data, start, at, count, attributes)
             count += 1
         elif tag == _TRACE_ID:
             start, at = read_size(data, at + 1)
@@ -344,8 +343,8 @@ def _read_span(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
             start, at = read_size(data, at + 1)
             span.parent_at, span.parent_size = start, at - start
         elif tag == _NAME:
-            name_at, at = read_size(data, at + 1)
-            name_end = at
+            start, at = read_size(data, at + 1)
+            span.name = _text(data, start, at, parts)
         elif tag == _KIND:
             number, at = read_varint(data, at + 1)
             span.kind = np.int32(np.uint32(number & np.uint64(0xFFFFFFFF)))
@@ -360,8 +359,7 @@ def _read_span(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
             at += 6
         else:
             at = _read_rare(data, at, span, parts)
-    span.name = number_of(data, name_at, name_end - name_at, parts.names, np.int64(-1))
-    return count
+    parts.counts[_SPAN_PAIRS] = count
 
 
 @njit(cache=True)
@@ -375,11 +373,10 @@ def _read_scope_spans(data: Any, at: Any, end: Any, traces: Traces) -> Any:
         tag = data[at]
         if tag == _ITEMS:
             start, at = read_size(data, at + 1)
-            span = traces.spans[traces.counts[0]]
-            span.size, span.scope, span.first = at - start, index, traces.counts[1]
-            span.first_event, span.first_link = traces.parts.events.counts[0], traces.parts.links.counts[0]
-            traces.counts[1] = _read_span(data, start, at, span, traces.parts)
-            traces.counts[0] += 1
+            span = traces.spans[traces.parts.counts[_SPANS]]
+            span.size, span.scope = at - start, index
+            _read_span(data, start, at, span, traces.parts)
+            traces.parts.counts[_SPANS] += 1
         elif tag == _HEAD:
             start, at = read_size(data, at + 1)
             read_scope(data, start, at, index, traces.scopes)
@@ -413,17 +410,17 @@ def _read_resource_spans(data: Any, at: Any, end: Any, traces: Traces) -> Any:
 
 @njit(cache=True)
 def _read_requests(data: Any, end: Any, traces: Traces) -> Any:
-    at = np.int64(0)
+    at, parts = np.int64(0), traces.parts
+    _text(data, at, at, parts)
     while at < end:
         if data[at] == _HEAD:
             start, at = read_size(data, at + 1)
             _read_resource_spans(data, start, at, traces)
         else:
             at = skip_field(data, at)
-    events, links = traces.parts.events, traces.parts.links
-    last = traces.spans[traces.counts[0]]
-    last.first, last.first_event, last.first_link = traces.counts[1], events.counts[0], links.counts[0]
-    events.rows[events.counts[0]].first = events.counts[1]
-    links.rows[links.counts[0]].first = links.counts[1]
+    counts, last = parts.counts, traces.spans[parts.counts[_SPANS]]
+    last.first, last.first_event, last.first_link = counts[_SPAN_PAIRS], counts[_EVENT_ROWS], counts[_LINK_ROWS]
+    parts.events[counts[_EVENT_ROWS]].first = counts[_EVENT_PAIRS]
+    parts.links[counts[_LINK_ROWS]].first = counts[_LINK_PAIRS]
     for owners in (traces.scopes, traces.resources):
         owners.rows[owners.counts[0]].first = owners.counts[1]
