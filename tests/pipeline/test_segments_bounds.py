@@ -16,6 +16,7 @@ SUITES = (
     "test_read_wire.py",
     "test_traces_random.py",
     "test_traces_make.py",
+    "test_traces_refused.py",
 )
 
 # numba checks indices, and these take the place of the functions that go to memory without an index.

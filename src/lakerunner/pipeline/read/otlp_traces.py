@@ -154,8 +154,8 @@ def _span_columns(traces: Traces, spans: Any, data: Any) -> dict[str, Column]:
         "status_code": Numbers(spans["status_code"]),
         "status_message": Coded(spans["status_message"], texts),
         "flags": Numbers(spans["flags"]),
-        "events": Lists(traces.spans["first_event"], _events(parts, texts)),
-        "links": Lists(traces.spans["first_link"], _links(parts, texts)),
+        "events": Lists(_whole(traces.spans["first_event"]), _events(parts, texts)),
+        "links": Lists(_whole(traces.spans["first_link"]), _links(parts, texts)),
         "dropped_attributes_count": Numbers(spans["dropped"]),
         "dropped_events_count": Numbers(spans["dropped_events"]),
         "dropped_links_count": Numbers(spans["dropped_links"]),
@@ -169,7 +169,7 @@ def _events(parts: Parts, texts: pa.Array) -> Structs:
         "name": Coded(rows["name"], texts),
         "dropped_attributes_count": Numbers(rows["dropped"]),
     }
-    return Structs(fields, Attached(parts.event_values, parts.keys, rows["first"]))
+    return Structs(fields, Attached(parts.event_values, parts.keys, _whole(rows["first"])))
 
 
 def _links(parts: Parts, texts: pa.Array) -> Structs:
@@ -181,7 +181,12 @@ def _links(parts: Parts, texts: pa.Array) -> Structs:
         "flags": Numbers(rows["flags"]),
         "dropped_attributes_count": Numbers(rows["dropped"]),
     }
-    return Structs(fields, Attached(parts.link_values, parts.keys, rows["first"]))
+    return Structs(fields, Attached(parts.link_values, parts.keys, _whole(rows["first"])))
+
+
+def _whole(first: Any) -> Any:
+    """In a row of its own: jitted code is compiled once more for numbers that stand apart."""
+    return np.ascontiguousarray(first)
 
 
 def _bytes(rows: Any, field: str, *, empty_is_null: bool = False) -> Texts:
