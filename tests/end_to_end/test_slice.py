@@ -19,7 +19,16 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from servers.lake import Lake, lake, ndjson, wait_until
-from suites.otlp_rows import ROW_QUERY, answered_rows, expected_rows, requests
+from suites.otlp_rows import (
+    ROW_QUERY,
+    SPAN_QUERY,
+    answered_rows,
+    answered_spans,
+    expected_rows,
+    expected_spans,
+    requests,
+    trace_requests,
+)
 from suites.requests import drop, ended, request_of
 
 ORG = str(DEFAULT_ORGANIZATION.id)
@@ -41,6 +50,30 @@ def test_every_record_of_the_real_files_once_with_all_attributes(running: Lake, 
     got = answered_rows(running.sql(ROW_QUERY.format(collector="real")))
     assert got.total() == expected.total() == 525 + 1434 + 1775
     assert got == expected
+
+
+def test_every_span_of_the_real_files_once_with_its_events_and_links(running: Lake, shared_data: Path) -> None:
+    files = sorted((shared_data / "traces").glob("*.binpb.gz"))
+    expected: Counter = Counter()
+    for path in files:
+        name = path.name if path.name.startswith("traces") else f"traces_{path.name}"
+        drop(running, "real-traces", name, path.read_bytes())
+        expected += expected_spans(trace_requests(path))
+    assert {state for state, _ in ended(running, "real-traces", len(files)).values()} == {"done"}
+    got = answered_spans(running.sql(SPAN_QUERY.format(collector="real-traces")))
+    assert got.total() == expected.total() > 600
+    assert got == expected
+
+
+def test_spans_over_http_come_back_by_their_trace(running: Lake) -> None:
+    span = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "posted", "startTimeUnixNano": "1766577984449000001"}
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "http-spans"}}]}
+    body = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]}
+    response = httpx.post(f"{running.url}/v1/traces", json=body, timeout=30)
+    assert response.status_code == 200, response.text
+    query = f"select name, service_name, epoch_ns(timestamp) as ns from spans where trace_id = '{'AB' * 16}'"
+    wait_until(lambda: bool(running.sql(query)), "the posted span", 20, running.process.text)
+    assert running.sql(query) == [{"name": "posted", "service_name": "http-spans", "ns": 1766577984449000001}]
 
 
 def test_plain_and_gzip_files_and_an_organization_by_name(running: Lake) -> None:

@@ -1,4 +1,4 @@
-"""An independent reading of OTLP log files: upb and plain Python, to hold the pipeline's answers against."""
+"""An independent reading of OTLP log and trace files: upb and plain Python, to hold the pipeline's answers against."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 
@@ -104,6 +105,67 @@ def answered_rows(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
             row["scope_name"],
             canonical(row["attributes"]),
             canonical(row["resource_attrs"]),
+        )
+        for row in rows
+    )
+
+
+def trace_requests(path: Path) -> ExportTraceServiceRequest:
+    return ExportTraceServiceRequest.FromString(gzip.decompress(path.read_bytes()))
+
+
+def expected_spans(request: ExportTraceServiceRequest) -> Counter[tuple[Any, ...]]:
+    """Every span with all it says, as a multiset."""
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for resource_spans in request.resource_spans:
+        resource = attributes(list(resource_spans.resource.attributes))
+        service = dict(resource).get("service.name", "")
+        for scope_spans in resource_spans.scope_spans:
+            for span in scope_spans.spans:
+                events = [(e.time_unix_nano, e.name, attributes(list(e.attributes))) for e in span.events]
+                links = [(link.trace_id.hex(), link.span_id.hex(), link.flags) for link in span.links]
+                rows[
+                    (
+                        span.start_time_unix_nano,
+                        span.end_time_unix_nano,
+                        span.end_time_unix_nano - span.start_time_unix_nano,
+                        service,
+                        (span.name, span.kind, span.status.code, span.status.message, span.flags),
+                        (span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex() or None),
+                        (scope_spans.scope.name, scope_spans.scope.version),
+                        attributes(list(span.attributes)),
+                        resource,
+                        tuple(events),
+                        tuple(links),
+                    )
+                ] += 1
+    return rows
+
+
+SPAN_QUERY = """
+    select *, epoch_ns(timestamp) as start_ns, epoch_ns(end_timestamp) as end_ns,
+           [epoch_ns(e.timestamp) for e in events] as event_ns
+    from spans where collector = '{collector}'
+"""
+
+
+def answered_spans(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        (
+            row["start_ns"],
+            row["end_ns"],
+            row["duration"],
+            row["service_name"],
+            tuple(row[name] for name in ("name", "kind", "status_code", "status_message", "flags")),
+            tuple(row[name] for name in ("trace_id", "span_id", "parent_span_id")),
+            (row["scope_name"], row["scope_version"]),
+            canonical(row["attributes"]),
+            canonical(row["resource_attrs"]),
+            tuple(
+                (ns, event["name"], canonical(event["attributes"]))
+                for ns, event in zip(row["event_ns"], row["events"], strict=True)
+            ),
+            tuple((link["trace_id"], link["span_id"], link["flags"]) for link in row["links"]),
         )
         for row in rows
     )
