@@ -39,6 +39,10 @@ _CLIENT: dict[str, Any] = {
 _PRODUCER = {
     "enable.idempotence": True,
     "acks": "all",
+    # One at a time. A new partition's leader may refuse a first request, not knowing the partition yet, and take the
+    # second: from a producer it has not met it takes any sequence number. librdkafka then counts the first one, which
+    # it holds for another try, as acknowledged along with the second, and its messages are nowhere.
+    "max.in.flight.requests.per.connection": 1,
     "delivery.timeout.ms": _DELIVERY_SECONDS * 1000,
     "linger.ms": 1,
     "sticky.partitioning.linger.ms": 0,  # else a burst of boxes goes to one partition, and so to one member

@@ -35,6 +35,7 @@ _CONSUMER = {
     "partition.assignment.strategy": "cooperative-sticky",
     "session.timeout.ms": 10_000,  # then a dead member's partitions move
     "heartbeat.interval.ms": 1_000,  # how soon the others hear that the group is divided anew
+    "max.poll.interval.ms": 30_000,  # how long the others wait for a member whose thread does not answer
     "fetch.max.bytes": 4 * MAX_BYTES,
     "queued.max.messages.kbytes": 32 << 10,
 }
@@ -75,9 +76,10 @@ class KafkaMember:
         self._away: KafkaError | None = None  # while no broker can be reached
         self._trouble: KafkaError | None = None  # of fetching, said once
         self._refused: KafkaError | None = None  # of committing
+        self._ended: Exception | None = None  # what the thread did not survive: a bug
         self._closed = False
         self._committing = False  # this and the next are the thread's
-        self._paused = False
+        self._paused: bool | None = False  # None: some may be
         callbacks = {"error_cb": self._note, "on_commit": self._on_commit}
         self._consumer = Consumer(config | _CONSUMER | callbacks, logger=logger)
         names = [prefix + topic for topic in topics]
@@ -88,7 +90,7 @@ class KafkaMember:
 
     def take(self, limit: int, wait_seconds: float) -> list[Delivery]:
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._ready, wait_seconds)
+            self._changed.wait_for(lambda: self._closed or self._ended or self._ready, wait_seconds)
             self._require_open()
             trouble = self._away or self._trouble
             if not self._ready and trouble is not None:
@@ -128,10 +130,12 @@ class KafkaMember:
     def _require_open(self) -> None:
         if self._closed:
             raise Unavailable("the subscription is closed")
+        if self._ended is not None:
+            raise RuntimeError("the member's thread has ended") from self._ended
 
     def _settled(self) -> bool:
         """A commit need not wait any longer."""
-        return bool(self._closed or self._refused or self._away or not self._behind())
+        return bool(self._closed or self._ended or self._refused or self._away or not self._behind())
 
     def _behind(self) -> list[TopicPartition]:
         """The offsets that are still to be committed."""
@@ -145,19 +149,27 @@ class KafkaMember:
         return (name or "").removeprefix(self._prefix), number or 0
 
     def _serve(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._send_commit()
-                self._throttle()
-                first = self._consumer.poll(_TURN_SECONDS)  # the callbacks below are called from in here
-                if first is not None:
-                    self._receive([first])
-                    self._receive(self._consumer.consume(_BATCH, 0))
-                self._probe()
-            except KafkaException as error:
-                with self._changed:
-                    self._trouble = error.args[0]
-                self._stop.wait(_TURN_SECONDS)
+        try:
+            while not self._stop.is_set():
+                self._turn()
+        except Exception as error:  # noqa: BLE001 - reported: the caller's next call raises it
+            with self._changed:
+                self._ended = error
+                self._changed.notify_all()
+
+    def _turn(self) -> None:
+        try:
+            self._send_commit()
+            self._throttle()
+            first = self._consumer.poll(_TURN_SECONDS)  # the callbacks below are called from in here
+            if first is not None:
+                self._receive([first])
+                self._receive(self._consumer.consume(_BATCH, 0))
+            self._probe()
+        except KafkaException as error:
+            with self._changed:
+                self._trouble = error.args[0]
+            self._stop.wait(_TURN_SECONDS)
 
     def _receive(self, messages: Sequence[Message]) -> None:
         with self._changed:
@@ -173,10 +185,10 @@ class KafkaMember:
         """Fetch no more than the caller can be expected to take soon."""
         with self._changed:
             load = max(len(self._ready) / _MOST_READY, sum(len(d.payload) for d in self._ready) / _MOST_BYTES)
-        if load >= 1 and not self._paused:
+        if load >= 1 and self._paused is not True:
             self._consumer.pause(self._consumer.assignment())
             self._paused = True
-        elif load <= 0.5 and self._paused:
+        elif load <= 0.5 and self._paused is not False:
             self._consumer.resume(self._consumer.assignment())
             self._paused = False
 
@@ -201,7 +213,8 @@ class KafkaMember:
             self._changed.notify_all()
 
     def _own(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._paused = False  # new ones are not: pause again, if need be
+        if self._paused:  # the new ones are not
+            self._paused = None
         with self._changed:
             self._partitions.update((self._key(p.topic, p.partition), _Partition()) for p in partitions)
 
