@@ -41,6 +41,7 @@ class ObjectStoreSuite:
         calls = (
             lambda: store.put(key, b""),
             lambda: store.get(key, max_bytes=LIMIT),
+            lambda: store.fetch(key, max_bytes=LIMIT),
             lambda: store.get_range(key, 0, 1),
             lambda: store.get_range(key, 0, 0),
             lambda: store.head(key),
@@ -117,6 +118,31 @@ class ObjectStoreSuite:
         with pytest.raises(TooLarge, match=r"ten .* has 10 bytes, more than the 9 allowed"):
             store.get("ten", max_bytes=9)
 
+    def test_fetch_is_bounded(self, store: ObjectStore) -> None:
+        store.put("ten", b"0123456789")
+        with pytest.raises(TooLarge, match=r"ten .* has 10 bytes, more than the 9 allowed"):
+            store.fetch("ten", max_bytes=9)
+
+    @pytest.mark.parametrize("size", [0, 1, 3 << 20])
+    def test_fetch_gives_the_bytes_and_what_head_says_of_them(self, store: ObjectStore, size: int) -> None:
+        store.put("a/b", b"x" * size)
+        meta, data = store.fetch("a/b", max_bytes=size)
+        assert data == b"x" * size
+        assert meta == store.head("a/b")
+
+    def test_fetch_never_mixes_two_versions(self, store: ObjectStore) -> None:
+        contents = [bytes([value]) * 300_000 for value in range(8)]
+        store.put("a", contents[0])
+        with ThreadPoolExecutor(2) as pool:
+            writing = pool.submit(lambda: [store.put("a", content) for content in contents * 4])
+            seen = [store.fetch("a", max_bytes=LIMIT)]
+            while not writing.done():
+                seen.append(store.fetch("a", max_bytes=LIMIT))
+            writing.result()
+        by_etag = {meta.etag: bytes(data) for meta, data in seen}
+        assert set(by_etag.values()) <= set(contents)
+        assert [by_etag[meta.etag] == data for meta, data in seen] == [True] * len(seen)
+
     @pytest.mark.parametrize(("start", "length"), [(0, 10), (0, 1), (3, 4), (9, 1), (0, 0), (10, 0)])
     def test_get_range_gives_these_bytes_exactly(self, store: ObjectStore, start: int, length: int) -> None:
         store.put("ten", b"0123456789")
@@ -140,6 +166,7 @@ class ObjectStoreSuite:
         store.put("a/b/c", b"is there")
         calls = (
             lambda: store.get(key, max_bytes=LIMIT),
+            lambda: store.fetch(key, max_bytes=LIMIT),
             lambda: store.get_range(key, 0, 1),
             lambda: store.get_range(key, 0, 0),
             lambda: store.head(key),

@@ -74,13 +74,16 @@ class BucketStore:
                 raise Conflict(f"object {key} of {self._name} is already there") from None
 
     def get(self, key: str, *, max_bytes: int) -> memoryview:
+        return self.fetch(key, max_bytes=max_bytes)[1]
+
+    def fetch(self, key: str, *, max_bytes: int) -> tuple[ObjectMeta, memoryview]:
         checked_key(key)
         with self._failures("read", key):
             result = obstore.get(self._store, key)
-            size = result.meta["size"]
-            if size > max_bytes:
-                raise TooLarge(f"object {key} of {self._name} has {size} bytes, more than the {max_bytes} allowed")
-            return memoryview(result.bytes())
+            meta = _meta(result.meta)
+            if meta.size > max_bytes:
+                raise TooLarge(f"object {key} of {self._name} has {meta.size} bytes, more than the {max_bytes} allowed")
+            return meta, memoryview(result.bytes())
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         if start < 0 or length < 0:

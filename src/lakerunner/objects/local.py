@@ -32,6 +32,7 @@ from lakerunner.model.errors import (
 from lakerunner.objects.keys import checked_key, is_key
 from lakerunner.objects.store import ObjectMeta
 
+_ETAG_BYTES = 16
 _HALF_WRITTEN = ".lakerunner-put-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a pipe that someone left here must not wait for its writer.
@@ -70,11 +71,12 @@ class LocalStore:
             os.fsync(directory)
 
     def get(self, key: str, *, max_bytes: int) -> memoryview:
-        with self._failures("read", key), self._open(key) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > max_bytes:
-                raise TooLarge(f"object {key} of {self._name} has {size} bytes, more than the {max_bytes} allowed")
-            return memoryview(file.read(size))
+        return self._whole(key, max_bytes)[1]
+
+    def fetch(self, key: str, *, max_bytes: int) -> tuple[ObjectMeta, memoryview]:
+        modified_ns, data = self._whole(key, max_bytes)
+        etag = hashlib.blake2b(data, digest_size=_ETAG_BYTES).hexdigest()
+        return ObjectMeta(key, len(data), etag, modified_ns), data
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         if start < 0 or length < 0:
@@ -89,7 +91,7 @@ class LocalStore:
     def head(self, key: str) -> ObjectMeta:
         with self._failures("read", key), self._open(key) as file:
             status = os.fstat(file.fileno())
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=_ETAG_BYTES))
             return ObjectMeta(key, status.st_size, digest.hexdigest(), status.st_mtime_ns)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectMeta]:
@@ -115,6 +117,16 @@ class LocalStore:
                 self._directory(parents) as directory,
             ):
                 os.unlink(name, dir_fd=directory)
+
+    def _whole(self, key: str, max_bytes: int) -> tuple[int, memoryview]:
+        """When the file was modified, and its bytes."""
+        with self._failures("read", key), self._open(key) as file:
+            status = os.fstat(file.fileno())
+            if status.st_size > max_bytes:
+                raise TooLarge(
+                    f"object {key} of {self._name} has {status.st_size} bytes, more than the {max_bytes} allowed"
+                )
+            return status.st_mtime_ns, memoryview(file.read(status.st_size))
 
     @property
     def _name(self) -> str:

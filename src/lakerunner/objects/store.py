@@ -34,6 +34,9 @@ class ObjectStore(Protocol):
     def get(self, key: str, *, max_bytes: int) -> memoryview:
         """The whole object. Absent if there is none; TooLarge, before reading it, beyond max_bytes."""
 
+    def fetch(self, key: str, *, max_bytes: int) -> tuple[ObjectMeta, memoryview]:
+        """As `get`, with what `head` says of the object that these bytes are, even if another takes its place."""
+
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """These bytes exactly; Absent if there is no such object, Corrupt if it is shorter."""
 
