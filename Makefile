@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
-.PHONY: help setup run test test-all check fix golden bench lock clean
+.PHONY: help setup run test test-all check fix golden bench lock peers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,9 @@ bench: setup ## every benchmark, ratios in one run
 lock: ## requirements.lock anew from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --upgrade -o requirements.lock
+
+peers: ## build real Prometheus and collector for the peer tests, outside the repo (needs Go)
+	peers/build
 
 clean: ## forget the environment and the demo's data
 	rm -rf $(VENV) .cache .lakerunner
