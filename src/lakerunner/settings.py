@@ -51,6 +51,7 @@ class Settings:
     box_max_bytes: int = _setting(256 << 20, "a box is closed at this size of raw objects")
     box_max_objects: int = _setting(1000, "a box is closed at this many objects")
     box_max_held: int = _setting(20_000, "most messages a boxer holds over all its boxes")
+    box_max_attempts: int = _setting(3, "times a box may end its worker before it is cut in halves")
     object_max_bytes: int = _setting(256 << 20, "a raw object larger than this, unpacked, is set aside")
     task_max_bytes: int = _setting(128 << 20, "raw bytes, unpacked, that one segment is made from at most")
     cache_max_bytes: int = _setting(10 << 30, "size of the query worker's file cache")
@@ -61,6 +62,7 @@ class Settings:
     query_concurrency: int = _setting(8, "queries that run at once; more wait, then are turned away")
     request_max_bytes: int = _setting(64 << 20, "largest body of one request, unpacked")
     log_level: str = _setting("info", "debug, info, warning or error")
+    failpoint: str = _setting("", "for tests: the process dies here, e.g. after-commit:2 (model/failpoint.py)")
 
     @property
     def store_url(self) -> str:

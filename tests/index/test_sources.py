@@ -9,6 +9,7 @@ from index_values import ACME, OTHER, arrival, at_once, outbox_size, source
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
+from lakerunner.index.sources import Attempts
 from lakerunner.model.errors import Corrupt, NotFound
 from lakerunner.model.source import SourceState
 
@@ -178,3 +179,23 @@ def test_sources_of_another_organization_are_out_of_reach(index: Index) -> None:
     assert index.sources.counts(OTHER.id) == {SEEN: 0, DONE: 0, FAILED: 0}
     assert index.sources.counts(ACME.id) == {SEEN: 1, DONE: 0, FAILED: 1}
     assert index.sources.retry([arrival(source(2), OTHER)]) == 0
+
+
+def test_attempts_count_by_company_until_they_are_given_back_or_retried(index: Index) -> None:
+    index.sources.announce([arrival(source(n)) for n in range(4)])
+    ids = [source(n).identity for n in range(4)]
+    assert index.sources.attempts(ids) == {}
+    index.sources.begin(ids)
+    index.sources.begin(ids)
+    index.sources.begin(ids[:2])
+    expected = [Attempts(1, 2), Attempts(1, 2), Attempts(2, 4), Attempts(2, 4)]
+    assert index.sources.attempts(ids) == dict(zip(ids, expected, strict=True))
+    index.sources.give_back(ids[1:3])
+    index.sources.give_back(ids[1:2])
+    expected = [Attempts(1, 2), Attempts(0, 2), Attempts(1, 4), Attempts(2, 4)]
+    assert index.sources.attempts(ids) == dict(zip(ids, expected, strict=True))
+    index.commit(Commit((), (), ((source(0), "it kills"),)))
+    index.sources.begin(ids[:1])  # it has ended: nothing to count
+    assert index.sources.attempts(ids[:1]) == {ids[0]: Attempts(1, 2)}
+    index.sources.retry([arrival(source(0))])
+    assert index.sources.attempts(ids[:1]) == {}

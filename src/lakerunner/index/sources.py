@@ -49,6 +49,14 @@ class SourceRecord:
 SourceRecords = list[SourceRecord]
 
 
+@dataclass(frozen=True)
+class Attempts:
+    """A source was begun `count` times in a job of `company` objects, and no end of it is known."""
+
+    count: int
+    company: int
+
+
 class Sources:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -125,6 +133,19 @@ class Sources:
         """Of those that are known."""
         rows = self._database.rows("source_objects.states", identity_arrays(identities))
         return {(bucket, key, etag): SourceState(state) for bucket, key, etag, state in rows}
+
+    def attempts(self, identities: Sequence[Identity]) -> dict[Identity, Attempts]:
+        """Of those that were ever begun."""
+        rows = self._database.rows("source_objects.attempts", identity_arrays(identities))
+        return {(bucket, key, etag): Attempts(count, company) for bucket, key, etag, count, company in rows}
+
+    def begin(self, identities: Sequence[Identity]) -> None:
+        """A job takes these together. Counted before it runs, so that it counts whatever dies of it."""
+        self._database.run("source_objects.begin", identity_arrays(identities) | {"company": len(identities)})
+
+    def give_back(self, identities: Sequence[Identity]) -> None:
+        """The job that was begun ended for a reason that is none of theirs: it does not count."""
+        self._database.run("source_objects.give_back", identity_arrays(identities))
 
     def list(self, state: SourceState | None, *, organization: UUID | None = None, limit: int = 100) -> SourceRecords:
         """Newest first."""

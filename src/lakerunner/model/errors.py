@@ -7,6 +7,7 @@
     │   ├── NotFound            404: names something that is not there
     │   └── TooLarge            413: past a limit, which the message names
     ├── Unavailable         nobody: a dependency is away, try the same again later
+    │   └── Crashed             the process that did the work died at it: perhaps the work is to blame
     ├── Corrupt             the sender: this input is set aside with its reason
     │   └── Absent              the object is not there (any more)
     └── Conflict            nobody: someone else did this work already; look again and go on
@@ -75,6 +76,10 @@ class Unavailable(LakerunnerError):
     """A dependency is away or overloaded. The same call may work later."""
 
     http_status = 503
+
+
+class Crashed(Unavailable):
+    """Whoever did the work died. Tried again it may go well; if it never does, the work is at fault."""
 
 
 class Corrupt(LakerunnerError):

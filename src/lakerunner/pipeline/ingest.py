@@ -6,7 +6,7 @@ written, and what became of every object: done, or set aside with a reason. Noth
 What always holds: an object that cannot be read never stops its neighbours. A task holds no more than
 task_max_bytes of unpacked input, one more object, and what is being read ahead, however large the box is. The
 same box cut into the same number of tasks gives the same segments, ids and bytes. A store that is away is
-Unavailable, and then the same box may simply be tried again.
+Unavailable, and then the same box may simply be tried again; a worker that died is Crashed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
 from lakerunner.bus.topics import IngestBox
-from lakerunner.model.errors import Corrupt, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import Corrupt, Crashed, TooLarge, Unavailable, UserError
+from lakerunner.model.failpoint import arm, reach
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
@@ -51,10 +52,11 @@ _TRACE_FRAMES = -6  # the innermost ones; those above are Spark's and ours for e
 @dataclass(frozen=True)
 class IngestLimits:
     """`object_max_bytes`: a larger object, packed or unpacked, is set aside. `task_max_bytes`: unpacked
-    input that goes into one set of segments at most, unless a single object is larger."""
+    input that goes into one set of segments at most, unless a single object is larger. `failpoint` arms the workers."""
 
     object_max_bytes: int
     task_max_bytes: int
+    failpoint: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class _Trouble:
 
 
 def ingest_box(spark: SparkSession, box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult:
-    """Write the box's segments in one Spark job. Unavailable if the store is away or the job did not end;
+    """Write the box's segments in one Spark job. Unavailable if the store is away, Crashed if a worker died;
     interrupted, it cancels its job."""
     groups = split(box, spark.sparkContext.defaultParallelism)
     outcomes = _run(spark, groups, partial(_attempt, address=address, limits=limits))
@@ -90,15 +92,22 @@ def ingest_box(spark: SparkSession, box: IngestBox, address: StoreAddress, limit
 
 def ingest_group(box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult:
     """What one task does, and the whole of a box without Spark."""
+    arm(limits.failpoint)
     store = shared_store(address)
     spec = signal_named(box.signal)
     failed: list[tuple[SourceObject, str]] = []
     results = []
     for raws in _batches(store, box.sources, limits, failed):
-        made = make_segments(spec, box.organization, box.collector, raws, store.put)
+        made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store))
         results.append(BoxResult(tuple(made.segments), tuple(made.done), tuple(made.failed)))
         raws.clear()  # free them before the next are gathered
     return _joined([*results, BoxResult((), (), tuple(failed))])
+
+
+def _put(store: ObjectStore, path: str, data: memoryview) -> None:
+    reach("before-put", path)
+    store.put(path, data)
+    reach("after-put", path)
 
 
 def split(box: IngestBox, slots: int) -> list[IngestBox]:
@@ -120,6 +129,11 @@ def warm(spark: SparkSession) -> None:
     """Start the workers, so that the first box finds them ready."""
     slots = spark.sparkContext.defaultParallelism
     _run(spark, list(range(slots)), _nothing)
+
+
+def probe(spark: SparkSession) -> None:
+    """Whether workers live at all; Unavailable if not even one that does nothing comes back."""
+    _run(spark, [0], _nothing)
 
 
 def _attempt(box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult | _Trouble:
@@ -186,13 +200,13 @@ def _read(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> mem
     taking it here would take it twice."""
     if source.size > limits.object_max_bytes:
         raise Corrupt(f"the file has {source.size} bytes: raise object_max_bytes to take it")
+    reach("before-read", source.key)
     changed = Corrupt("the object has changed since it was announced")
     try:
-        data = store.get(source.key, max_bytes=source.size)
+        meta, data = store.fetch(source.key, max_bytes=source.size)
     except TooLarge:
         raise changed from None
-    # Asked after reading: what has this etag still, had it all the while.
-    if len(data) != source.size or store.head(source.key).etag != source.etag:
+    if len(data) != source.size or meta.etag != source.etag:
         raise changed
     return data
 
@@ -242,7 +256,7 @@ def _explained(error: Py4JJavaError) -> Exception:
     _, traced, trace = message.partition("PythonException: Traceback")
     if traced:
         return RuntimeError(f"a Spark task failed: Traceback{trace}")
-    return Unavailable(f"Spark did not finish the job: {message}")
+    return Crashed(f"Spark did not finish the job: {message}")
 
 
 def _nothing(_: int) -> None:

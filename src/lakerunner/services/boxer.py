@@ -1,14 +1,19 @@
-"""The boxer: take arrivals, group them, put boxes on the bus, and only then give up the arrivals."""
+"""The boxer: take arrivals, group them, put boxes on the bus, and only then give up the arrivals.
+
+What always holds: an arrival that was taken is in an open box, in a closed one that waits for the bus, or passed over,
+until it is given up; while the bus is away nothing more is taken.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
-from lakerunner.bus.boxes import Boxes, BoxLimits
+from lakerunner.bus.boxes import Boxes, BoxLimits, ClosedBox
 from lakerunner.bus.bus import Bus, Delivery, Subscription
 from lakerunner.bus.topics import ObjectArrived, arrivals, decode, encode, ingest_boxes
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.failpoint import reach
 from lakerunner.model.signal import SignalSpec
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
@@ -28,20 +33,42 @@ class Boxer:
         self._bus = bus
         self._clock = clock
         self._boxes = Boxes(limits)
+        self._closed: list[ClosedBox] = []  # taken from the boxes, and not given up
+        self._passed_over: list[Delivery] = []
         self._subscription: Subscription = bus.subscribe([arrivals(spec.name)], "boxer")
 
     def step(self) -> None:
+        if not self._closed and not self._passed_over:
+            self._take()
+        if self._passed_over:
+            self._subscription.commit(self._passed_over)
+            self._passed_over = []
+        if self._closed:
+            self._send()
+
+    def close(self) -> None:
+        self._subscription.close()
+
+    def _take(self) -> None:
         wait = min(_LONGEST_WAIT, self._boxes.seconds_until_due(self._clock()))
         for delivery in self._subscription.take(_TAKE, wait):
-            self._add(delivery)
-        closed = self._boxes.take_due(self._clock())
-        if not closed:
-            return
+            message = readable(delivery, ObjectArrived)
+            if message is None:
+                self._passed_over.append(delivery)
+            else:
+                self._boxes.add(delivery, message, self._clock())
+        self._closed = self._boxes.take_due(self._clock())
+
+    def _send(self) -> None:
+        """Again, if the bus was away: a box that comes twice changes nothing."""
         topic = ingest_boxes(self._spec.name)
-        self._bus.publish([(topic, encode(one.box)) for one in closed])
-        self._subscription.commit([delivery for one in closed for delivery in one.deliveries])
-        meters.BOXES.labels(self._spec.name).inc(len(closed))
-        for one in closed:
+        reach("before-box")
+        self._bus.publish([(topic, encode(one.box)) for one in self._closed])
+        reach("after-box")
+        self._subscription.commit([delivery for one in self._closed for delivery in one.deliveries])
+        reach("after-arrivals")
+        meters.BOXES.labels(self._spec.name).inc(len(self._closed))
+        for one in self._closed:
             log.info(
                 "box closed",
                 signal=self._spec.name,
@@ -49,16 +76,7 @@ class Boxer:
                 objects=len(one.box.sources),
                 bytes=sum(source.size for source in one.box.sources),
             )
-
-    def close(self) -> None:
-        self._subscription.close()
-
-    def _add(self, delivery: Delivery) -> None:
-        message = readable(delivery, ObjectArrived)
-        if message is None:
-            self._subscription.commit([delivery])
-        else:
-            self._boxes.add(delivery, message, self._clock())
+        self._closed = []
 
 
 def readable(delivery: Delivery, kind: type[M]) -> M | None:

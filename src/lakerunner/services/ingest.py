@@ -1,7 +1,10 @@
 """Ingest: take a box, run its Spark job, commit segments and sources in one transaction, give up the box.
 
 Killed at any point, the box comes again: what was committed is left out, what was not is made again under the same
-ids. Two workers with overlapping boxes: the commit lets one win, the other redoes its box without what is done.
+ids. Two workers with overlapping boxes: the commit lets one win, the other redoes its box without what is done. What
+kills the worker that reads it is found by halving (attempts.py) and set aside.
+
+What always holds: a box that was taken stays in hand, whatever is away meanwhile, until every object of it has ended.
 """
 
 from __future__ import annotations
@@ -11,16 +14,18 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from lakerunner.bus.bus import Bus, Subscription
+from lakerunner.bus.bus import Bus, Delivery, Subscription
 from lakerunner.bus.topics import IngestBox, SegmentsCommitted, compact_candidates, encode, ingest_boxes
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
-from lakerunner.model.errors import Conflict
+from lakerunner.model.errors import Conflict, Crashed, Unavailable
+from lakerunner.model.failpoint import reach
 from lakerunner.model.signal import SignalSpec
-from lakerunner.model.source import SourceState
+from lakerunner.model.source import SourceObject, SourceState
 from lakerunner.objects.open import StoreAddress
-from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
+from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, probe
 from lakerunner.services import meters
+from lakerunner.services.attempts import cut
 from lakerunner.services.boxer import readable
 from lakerunner.services.logs import Log
 
@@ -34,45 +39,94 @@ class IngestParts:
     spark: SparkSession
     address: StoreAddress
     limits: IngestLimits
+    max_attempts: int
 
 
 class Ingest:
     def __init__(self, spec: SignalSpec, bus: Bus, parts: IngestParts) -> None:
         self._parts = parts
+        self._sources = parts.index.sources
         self._subscription: Subscription = bus.subscribe([ingest_boxes(spec.name)], "ingest")
+        self._in_hand: Delivery | None = None
 
     def step(self) -> None:
-        for delivery in self._subscription.take(1, _WAIT_SECONDS):
-            box = readable(delivery, IngestBox)
-            while box is not None and not self._try(box):
-                log.info(
-                    "another worker was first, doing the box again without what is done",
-                    objects=len(box.sources),
-                )
-            self._subscription.commit([delivery])
+        if self._in_hand is None:
+            self._in_hand = next(iter(self._subscription.take(1, _WAIT_SECONDS)), None)
+        if self._in_hand is None:
+            return
+        box = readable(self._in_hand, IngestBox)
+        if box is None or self._try(box):
+            self._subscription.commit([self._in_hand])
+            reach("after-ingest")
+            self._in_hand = None
 
     def close(self) -> None:
         self._subscription.close()
 
     def _try(self, box: IngestBox) -> bool:
-        """Do what is left of the box; False if another worker finished some of it meanwhile."""
-        started = time.monotonic()
+        """Do what is left of the box; False if there may still be some of it."""
         left = self._unfinished(box)
-        if not left.sources:
+        if not left:
             return True
-        log.info("box taken", signal=box.signal, collector=box.collector, objects=len(left.sources))
-        result = ingest_box(self._parts.spark, left, self._parts.address, self._parts.limits)
-        try:
-            self._parts.index.commit(_commit(left, result))
-        except Conflict:
+        attempts = self._sources.attempts([source.identity for source in left])
+        found = cut(left, attempts, self._parts.max_attempts)
+        ended = [self._ingest(replace(box, sources=group)) for group in found.groups]
+        if found.given_up:
+            ended.append(self._give_up(box, found.given_up))
+        return all(ended)
+
+    def _ingest(self, box: IngestBox) -> bool:
+        """One job, and its commit. False if a worker died at it, or another worker was first at some of it."""
+        started = time.monotonic()
+        log.info("box taken", signal=box.signal, collector=box.collector, objects=len(box.sources))
+        result = self._run(box)
+        if result is None:
             return False
-        _report(left, result, time.monotonic() - started)
+        reach("before-commit")
+        if not self._commit(box, result):
+            return False
+        reach("after-commit")
+        _report(box, result, time.monotonic() - started)
         return True
 
-    def _unfinished(self, box: IngestBox) -> IngestBox:
-        states = self._parts.index.sources.states([source.identity for source in box.sources])
-        left = tuple(s for s in box.sources if states.get(s.identity, SourceState.SEEN) is SourceState.SEEN)
-        return replace(box, sources=left)
+    def _run(self, box: IngestBox) -> BoxResult | None:
+        """None if a worker died at the box, while workers as such live."""
+        identities = [source.identity for source in box.sources]
+        self._sources.begin(identities)
+        try:
+            try:
+                return ingest_box(self._parts.spark, box, self._parts.address, self._parts.limits)
+            except Crashed as error:
+                probe(self._parts.spark)
+                log.warning("a worker died at a box", objects=len(box.sources), error=str(error))
+                return None
+        except Unavailable:
+            self._sources.give_back(identities)
+            raise
+
+    def _commit(self, box: IngestBox, result: BoxResult) -> bool:
+        try:
+            self._parts.index.commit(_commit(box, result))
+        except Conflict:
+            self._sources.give_back([source.identity for source in box.sources])
+            log.info("another worker was first, doing the box again without what is done", objects=len(box.sources))
+            return False
+        return True
+
+    def _give_up(self, box: IngestBox, sources: tuple[SourceObject, ...]) -> bool:
+        reason = (
+            f"each of the {self._parts.max_attempts} workers that read it alone died of it (out of memory, or a fault "
+            "in a library): give the executors more memory, then `lakerunner objects --retry`"
+        )
+        result = BoxResult((), (), tuple((source, reason) for source in sources))
+        if not self._commit(replace(box, sources=sources), result):
+            return False
+        _report(box, result, 0.0)
+        return True
+
+    def _unfinished(self, box: IngestBox) -> list[SourceObject]:
+        states = self._sources.states([source.identity for source in box.sources])
+        return [s for s in box.sources if states.get(s.identity, SourceState.SEEN) is SourceState.SEEN]
 
 
 def _commit(box: IngestBox, result: BoxResult) -> Commit:

@@ -81,9 +81,11 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     spark = open_spark(settings, parts.runtime)
     say(f"Spark {spark.version} on {settings.spark_master}")
-    limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes)
+    limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes, settings.failpoint)
     for spec in INGESTED:
-        ingest = Ingest(spec, parts.bus, IngestParts(parts.index, spark, parts.address, limits))
+        ingest = Ingest(
+            spec, parts.bus, IngestParts(parts.index, spark, parts.address, limits, settings.box_max_attempts)
+        )
         parts.runtime.defer(f"ingest {spec.name}", ingest.close)
         parts.runtime.loop(f"ingest {spec.name}", ingest.step)
     add_relay(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
 from lakerunner.services.home import Home
 from lakerunner.services.parts import Parts, Say, open_parts, store_address
@@ -21,6 +22,7 @@ def run_parts(
     """Run these parts as one process until a signal; the exit code. `then` is called once all is up, with the
     base URL; when it returns the process stops, with exit code 1 if it returned False."""
     with _running("up" if len(names) > 1 else names[0]) as (runtime, code):
+        arm(settings.failpoint)
         home = _home(settings, runtime) if "query-api" in names else None
         parts = open_parts(settings, runtime, say)
         routes: Routes = [route for name in names for route in PARTS[name](parts, say)]

@@ -40,7 +40,7 @@ WITH arrived AS (
     ORDER BY s.id FOR UPDATE OF s
 ), again AS (
     UPDATE lrdb.source_objects AS s
-    SET state = 'seen', reason = NULL, ended_at = NULL,
+    SET state = 'seen', reason = NULL, ended_at = NULL, attempts = 0, company = 0,
         organization = f.organization, collector = f.collector, signal = f.signal
     FROM failed AS f WHERE s.id = f.id
     RETURNING s.id
@@ -104,6 +104,29 @@ WHERE bucket = %(bucket)s AND key = %(key)s AND etag = %(etag)s
 SELECT s.bucket, s.key, s.etag, s.state
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
 JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+
+-- name: attempts
+SELECT s.bucket, s.key, s.etag, s.attempts, s.company
+FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
+JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+WHERE s.company > 0
+
+-- name: begin
+UPDATE lrdb.source_objects AS s
+SET attempts = CASE WHEN s.company = %(company)s THEN least(s.attempts, 32000) + 1 ELSE 1 END, company = %(company)s
+WHERE s.id IN (
+    SELECT s.id
+    FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
+    JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+    WHERE s.state = 'seen' ORDER BY s.id FOR UPDATE OF s)
+
+-- name: give_back
+UPDATE lrdb.source_objects AS s SET attempts = s.attempts - 1
+WHERE s.id IN (
+    SELECT s.id
+    FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
+    JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+    WHERE s.state = 'seen' AND s.attempts > 0 ORDER BY s.id FOR UPDATE OF s)
 
 -- name: list
 SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at

@@ -1,0 +1,74 @@
+"""Failpoints: named moments of the work at which a test lets the process die, as a power cut would.
+
+Comes in: the setting `failpoint`, `NAME`, `NAME:COUNT` (at the COUNTth time) or `NAME@TEXT` (whenever what is worked
+on holds TEXT). It is armed once per process; Spark's Python workers get it with their task. Unset, a failpoint is a
+look at a variable.
+
+What always holds: dying is SIGKILL: nothing is closed, flushed or rolled back by us.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+from threading import Lock
+
+from lakerunner.model.errors import UserError
+
+POINTS = {
+    "before-relay": "the relay holds messages of the outbox",
+    "after-relay": "they are on the bus, and still in the outbox",
+    "before-box": "a box is closed, and not on the bus",
+    "after-box": "it is on the bus, and its arrivals are not given up",
+    "after-arrivals": "its arrivals are given up",
+    "before-read": "a task is about to read an object",
+    "before-put": "a task is about to write a segment",
+    "after-put": "the segment is written, and nobody knows it",
+    "before-commit": "all segments of a box are written, and not committed",
+    "after-commit": "they are committed, and the box is not given up",
+    "after-ingest": "the box is given up",
+}
+
+
+@dataclass
+class _Armed:
+    text: str
+    name: str
+    count: int = 1
+    holds: str = ""
+    lock: Lock = field(default_factory=Lock)
+
+    def reached(self, name: str, at: str) -> None:
+        if name != self.name or self.holds not in at:
+            return
+        with self.lock:
+            self.count -= 1
+            if self.count <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+_armed: _Armed | None = None
+
+
+def arm(text: str) -> None:
+    """Arm this process with the failpoint of the setting; "" arms nothing. The same text again goes on counting."""
+    global _armed
+    if text and (_armed is None or _armed.text != text):
+        _armed = _parsed(text)
+
+
+def reach(name: str, at: str = "") -> None:
+    """The process is at this moment of its work; `at` says on what."""
+    if _armed is not None:
+        _armed.reached(name, at)
+
+
+def _parsed(text: str) -> _Armed:
+    rest, _, holds = text.partition("@")
+    name, _, count = rest.partition(":")
+    if name not in POINTS or (count and not count.isdecimal()) or count == "0":
+        raise UserError(
+            f"failpoint {text!r} is none: write NAME, NAME:COUNT or NAME@TEXT, where NAME is one of {', '.join(POINTS)}"
+        )
+    return _Armed(text, name, int(count or 1), holds)
