@@ -46,7 +46,7 @@ class LocalStore:
     marks (inode, time) change when a store is copied, and would have every raw file ingested again."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
 
     @property
     def bucket(self) -> str:
@@ -130,7 +130,7 @@ class LocalStore:
 
     @property
     def _name(self) -> str:
-        return f"the store {self._root}"
+        return f"the store {self.root}"
 
     def _split(self, key: str) -> tuple[tuple[str, ...], str]:
         """The directories of the key, from the root on, and the file's name."""
@@ -143,7 +143,7 @@ class LocalStore:
     def _directory(self, parts: Iterable[str], *, create: bool = False) -> Iterator[int]:
         """A descriptor of the directory, reached from the root without following a link."""
         try:
-            current = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise Unavailable(f"{self._name} cannot be opened: {error.strerror}") from error
         try:

@@ -75,7 +75,17 @@ class StoreAddress:
 
 
 def open_store(address: StoreAddress) -> ObjectStore:
-    """Sends no request yet: a bucket that is not there shows at the first call."""
+    """Sends no request yet: a bucket that is not there shows at the first call. A local store's directory is made."""
+    store = _opened(address)
+    if isinstance(store, LocalStore):
+        try:
+            store.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"store {address.url!r} cannot be created: {error.strerror}") from error
+    return store
+
+
+def _opened(address: StoreAddress) -> ObjectStore:
     scheme, separator, _ = address.url.partition("://")
     if not separator or scheme not in STORES:
         known = ", ".join(f"{name}://" for name in STORES)
@@ -85,8 +95,9 @@ def open_store(address: StoreAddress) -> ObjectStore:
 
 @cache
 def shared_store(address: StoreAddress) -> ObjectStore:
-    """The one client of this process for the address: connections and credentials are kept across tasks."""
-    return open_store(address)
+    """The one client of this process for the address: connections and credentials are kept across tasks. A directory
+    that is not there is not made: it is a store that is away, and its objects are not gone."""
+    return _opened(address)
 
 
 def _local(address: StoreAddress) -> ObjectStore:
@@ -94,10 +105,6 @@ def _local(address: StoreAddress) -> ObjectStore:
     path = Path(unquote(address.url.removeprefix("file://")))
     if not path.is_absolute():
         raise UserError(f"store {address.url!r} is not an absolute path: write file:///path/of/the/store")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"store {address.url!r} cannot be created: {error.strerror}") from error
     return LocalStore(path)
 
 

@@ -1,0 +1,216 @@
+"""The ingest service on a real index and a real Spark: overlapping boxes, boxes that kill, a store that is away."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from lakerunner.bus.memory import MemoryBus
+from lakerunner.bus.topics import IngestBox, encode, ingest_boxes
+from lakerunner.index.index import Index
+from lakerunner.model.errors import Unavailable
+from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.model.signal import LOGS
+from lakerunner.model.source import Route, SourceObject, SourceState
+from lakerunner.model.time import TimeRange
+from lakerunner.objects.open import StoreAddress, open_store
+from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.ingest import IngestLimits, warm
+from lakerunner.services.announce import arrival_of
+from lakerunner.services.ingest import Ingest, IngestParts
+from lakerunner.services.logs import configure_logs
+from servers.postgres import drop_database, fresh_database
+from servers.spark import spark_session
+from suites.requests import TIME_NS, request_of
+
+pytestmark = pytest.mark.slow
+
+ORGANIZATION = DEFAULT_ORGANIZATION
+LIMITS = IngestLimits(object_max_bytes=16 << 20, task_max_bytes=8 << 20)
+ALWAYS = TimeRange(0, 1 << 62)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(tmp_path_factory.mktemp("spark"), "local[2]") as session:
+        warm(session)
+        yield session
+
+
+@pytest.fixture
+def index(embedded_postgres_url: str) -> Iterator[Index]:
+    url = fresh_database(embedded_postgres_url)
+    index = Index.open(url)
+    index.migrate()
+    index.organizations.create(ORGANIZATION)
+    yield index
+    index.close()
+    drop_database(url)
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> StoreAddress:
+    return StoreAddress((tmp_path / "store").as_uri())
+
+
+@pytest.fixture
+def store(address: StoreAddress) -> ObjectStore:
+    return open_store(address)
+
+
+@pytest.fixture
+def said() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    before = logging.root.handlers[:]
+    configure_logs("info", stream)
+    yield stream
+    logging.root.handlers[:] = before
+
+
+class Lake:
+    """A bus, a store, an index, and the objects that were announced."""
+
+    def __init__(self, index: Index, store: ObjectStore) -> None:
+        self.index = index
+        self.store = store
+        self.bus = MemoryBus()
+
+    def announce(self, name: str, *messages: str) -> SourceObject:
+        key = f"otel-raw/default/test/{name}.binpb"
+        self.store.put(key, request_of(*messages, time_ns=TIME_NS))
+        meta = self.store.head(key)
+        source = SourceObject(self.store.bucket, key, meta.etag or "", meta.size, meta.modified_ns)
+        self.index.sources.announce([arrival_of(source, ORGANIZATION, Route("default", "test", "logs"))])
+        return source
+
+    def box(self, *sources: SourceObject) -> None:
+        box = IngestBox(ORGANIZATION.id, "test", "logs", tuple(sources))
+        self.bus.publish([(ingest_boxes("logs"), encode(box))])
+
+    def rows(self) -> Counter[str]:
+        """Every message that a query would see, as often as it would."""
+        found: Counter[str] = Counter()
+        for segment in self.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS):
+            data = io.BytesIO(self.store.get(segment.path, max_bytes=1 << 30))
+            found.update(pq.read_table(data, columns=["message"])["message"].to_pylist())
+        return found
+
+    def unfinished(self) -> int:
+        return self.index.sources.counts()[SourceState.SEEN]
+
+    def reasons(self) -> dict[str, str]:
+        failed = self.index.sources.list(SourceState.FAILED)
+        return {record.source.key.rpartition("/")[2].removesuffix(".binpb"): record.reason or "" for record in failed}
+
+
+@pytest.fixture
+def lake(index: Index, store: ObjectStore) -> Lake:
+    return Lake(index, store)
+
+
+def parts(
+    lake: Lake, spark: SparkSession, address: StoreAddress, failpoint: str = "", attempts: int = 3
+) -> IngestParts:
+    limits = IngestLimits(LIMITS.object_max_bytes, LIMITS.task_max_bytes, failpoint)
+    return IngestParts(lake.index, spark, address, limits, attempts)
+
+
+def test_of_overlapping_boxes_each_object_comes_once(
+    lake: Lake, spark: SparkSession, address: StoreAddress, said: io.StringIO
+) -> None:
+    """Two workers take boxes that share objects and work on them at the same time, until a commit was refused."""
+    expected: Counter[str] = Counter()
+    chance = random.Random(11)
+    workers = [Ingest(LOGS, lake.bus, parts(lake, spark, address)) for _ in range(2)]
+    for number in range(12):
+        sources = []
+        for place in range(4):
+            messages = [f"{number} {place} {line}" for line in range(5)]
+            expected.update(messages)
+            sources.append(lake.announce(f"{number}-{place}", *messages))
+        lake.box(*sources[:3])
+        lake.box(*chance.sample(sources[1:], 3))
+        start = Barrier(2)
+
+        def work(worker: Ingest, start: Barrier = start) -> None:
+            start.wait()
+            for _ in range(4):  # a refused one does its box again
+                worker.step()
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(work, workers))
+        assert lake.rows() == expected
+        assert lake.unfinished() == 0
+        if "another worker was first" in said.getvalue():
+            break
+    else:
+        raise AssertionError("the boxes never met")
+    for worker in workers:
+        worker.close()
+    assert lake.bus.subscribe([ingest_boxes("logs")], "ingest").take(10, 0) == []
+
+
+def test_what_kills_its_worker_is_set_aside_and_its_neighbours_get_through(
+    lake: Lake, spark: SparkSession, address: StoreAddress, said: io.StringIO
+) -> None:
+    sources = [lake.announce(f"good-{number}", f"line {number}") for number in range(6)]
+    killer = lake.announce("killer", "never read")
+    lake.box(*sources[:4], killer, *sources[4:])
+    later = lake.announce("later", "the next box")
+    lake.box(later)
+    ingest = Ingest(LOGS, lake.bus, parts(lake, spark, address, "before-read@killer", attempts=2))
+    for _ in range(12):
+        ingest.step()
+    assert lake.rows() == Counter([*(f"line {number}" for number in range(6)), "the next box"])
+    assert lake.unfinished() == 0
+    assert list(lake.reasons()) == ["killer"]
+    assert lake.reasons()["killer"].startswith("each of the 2 workers that read it alone died of it")
+    entries = [json.loads(line) for line in said.getvalue().splitlines()]
+    died = [entry["objects"] for entry in entries if entry["message"] == "a worker died at a box"]
+    assert died == [7, 7, 3, 3, 1, 1]
+    ingest.close()
+    assert lake.bus.subscribe([ingest_boxes("logs")], "ingest").take(10, 0) == []
+
+
+def test_what_was_set_aside_can_be_tried_again(lake: Lake, spark: SparkSession, address: StoreAddress) -> None:
+    killer = lake.announce("killer", "read at last")
+    lake.box(killer)
+    ingest = Ingest(LOGS, lake.bus, parts(lake, spark, address, "before-read@killer", attempts=1))
+    for _ in range(3):
+        ingest.step()
+    ingest.close()
+    assert list(lake.reasons()) == ["killer"]
+    lake.index.sources.retry([arrival_of(killer, ORGANIZATION, Route("default", "test", "logs"))])
+    lake.box(killer)
+    well = Ingest(LOGS, lake.bus, parts(lake, spark, address))
+    well.step()
+    assert lake.rows() == Counter(["read at last"])
+    well.close()
+
+
+def test_a_store_that_is_away_costs_nothing_and_the_box_stays_in_hand(
+    lake: Lake, spark: SparkSession, address: StoreAddress, tmp_path: Path
+) -> None:
+    one = lake.announce("one", "line")
+    lake.box(one)
+    ingest = Ingest(LOGS, lake.bus, parts(lake, spark, address, attempts=1))
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="store"):
+            ingest.step()
+    (tmp_path / "elsewhere").rename(tmp_path / "store")
+    ingest.step()
+    assert lake.rows() == Counter(["line"])
+    ingest.close()
+    assert lake.bus.subscribe([ingest_boxes("logs")], "ingest").take(10, 0) == []
