@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
 from servers.kafka import KafkaBroker
-from servers.lake import Process, lakerunner, wait_until
+from servers.lake import Process, free_port, lakerunner, wait_until
 from servers.postgres import fresh_database
 from servers.seaweedfs import S3Server
 from suites.otlp_rows import ROW_QUERY, answered_rows, expected_rows, requests
@@ -35,13 +34,6 @@ BULK_FILES = 24
 BULK_RECORDS = 10_000
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

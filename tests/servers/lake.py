@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -60,6 +61,14 @@ class Process:
     def _alive(self) -> bool:
         assert self.popen.poll() is None, f"it ended with {self.popen.returncode}:\n{self.text()[-4000:]}"
         return True
+
+
+def free_port() -> int:
+    """Free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def wait_until(done: Callable[[], bool], what: str, seconds: float, explain: Callable[[], str] = lambda: "") -> None:
