@@ -44,7 +44,6 @@ def bus(kafka: KafkaBroker) -> Iterator[KafkaBus]:
 
 class TestKafkaBus(ServerBusSuite):
     exact = False
-    redelivery_seconds = 30.0
 
     @pytest.fixture
     def bus_address(self, kafka: KafkaBroker) -> BusAddress:

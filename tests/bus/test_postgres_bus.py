@@ -36,8 +36,6 @@ def bus(postgres_url: str) -> Iterator[PostgresBus]:
 
 
 class TestPostgresBus(ServerBusSuite):
-    redelivery_seconds = 5.0
-
     @pytest.fixture
     def bus_address(self, postgres_url: str) -> BusAddress:
         return BusAddress("postgres", postgres_url)

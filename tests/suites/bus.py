@@ -281,8 +281,6 @@ sys.stdin.read()
 
 
 class ServerBusSuite(BusSuite):
-    redelivery_seconds: float  # after kill -9
-
     def test_what_a_killed_process_held_comes_again(
         self, bus: Bus, bus_address: BusAddress, topic: str, group: str
     ) -> None:
@@ -297,11 +295,9 @@ class ServerBusSuite(BusSuite):
                 held = json.loads(process.stdout.readline())
             finally:
                 process.kill()
-        start = time.monotonic()
         rest = sorted(text for place, text in enumerate(held) if place not in commit)
         member = bus.subscribe([topic], group)
         again = payloads(take_all(member, rest))
-        assert time.monotonic() - start < self.redelivery_seconds
         assert set(again) >= set(rest)
         if self.exact:
             assert again == rest
