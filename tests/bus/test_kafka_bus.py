@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from lakerunner.bus.bus import Bus, Delivery
 from lakerunner.bus.kafka import KafkaBus
+from lakerunner.bus.kafka_member import KafkaMember
 from lakerunner.bus.topics import MAX_BYTES
 from lakerunner.model.errors import Unavailable
 from servers.kafka import KafkaBroker
@@ -158,6 +160,22 @@ def test_a_full_member_goes_on_when_others_come_and_go(bus: KafkaBus) -> None:
     wanted = set(numbers(20_000)) - set(payloads(taken))
     taken += take_all(member, wanted)
     assert set(payloads(taken)) == set(numbers(20_000))
+
+
+def test_a_member_whose_thread_has_ended_says_so(kafka: KafkaBroker) -> None:
+    """It would go on in the group, with partitions that nobody reads."""
+
+    class Broken(KafkaMember):
+        def _throttle(self) -> None:
+            raise ZeroDivisionError("a bug")
+
+    config = {"bootstrap.servers": kafka.servers, "group.id": unique("group")}
+    member = Broken(config, PREFIX, [unique("topic")], logging.getLogger("test"))
+    for call in (lambda: member.take(1, PATIENCE), lambda: member.commit([Delivery("x", b"", (0, 0))])):
+        with pytest.raises(RuntimeError, match="the member's thread has ended") as raised:
+            call()
+        assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    member.close()
 
 
 def test_more_than_is_read_ahead_arrives_once(bus: KafkaBus) -> None:
