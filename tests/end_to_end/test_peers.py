@@ -40,7 +40,8 @@ class Doors:
         return self.running.url.removeprefix("http://")
 
     def rows(self, signal: str, service: str) -> int:
-        (row,) = self.running.sql(f"select count(*) as n from {signal} where service_name = '{service}'")
+        table = SIGNALS[signal].table
+        (row,) = self.running.sql(f"select count(*) as n from {table} where service_name = '{service}'")
         count: int = row["n"]
         return count
 
