@@ -23,7 +23,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import Route, SourceObject, SourceState
-from lakerunner.model.time import TimeRange
+from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import IngestLimits, warm
@@ -86,9 +86,9 @@ class Lake:
         self.store = store
         self.bus = MemoryBus()
 
-    def announce(self, name: str, *messages: str) -> SourceObject:
+    def announce(self, name: str, *messages: str, time_ns: int = TIME_NS) -> SourceObject:
         key = f"otel-raw/default/test/{name}.binpb"
-        self.store.put(key, request_of(*messages, time_ns=TIME_NS))
+        self.store.put(key, request_of(*messages, time_ns=time_ns))
         meta = self.store.head(key)
         source = SourceObject(self.store.bucket, key, meta.etag or "", meta.size, meta.modified_ns)
         self.index.sources.announce([arrival_of(source, ORGANIZATION, Route("default", "test", "logs"))])
@@ -181,6 +181,31 @@ def test_what_kills_its_worker_is_set_aside_and_its_neighbours_get_through(
     assert died == [7, 7, 3, 3, 1, 1]
     ingest.close()
     assert lake.bus.subscribe([ingest_boxes("logs")], "ingest").take(10, 0) == []
+
+
+@pytest.mark.parametrize("failpoint", ["before-read:2", "before-put", "after-put", "before-put:2", "after-put:2"])
+def test_what_a_dead_worker_left_is_made_again_as_it_was(
+    lake: Lake, spark: SparkSession, address: StoreAddress, failpoint: str
+) -> None:
+    """Two segments, as the lines are of two hours. Another process finishes the box."""
+    expected = [f"line {number}" for number in range(6)]
+    sources = [
+        lake.announce("early", *expected[:3]),
+        lake.announce("late", *expected[3:], time_ns=TIME_NS + HOUR_NS),
+    ]
+    lake.box(*sources)
+    dies = Ingest(LOGS, lake.bus, parts(lake, spark, address, failpoint))
+    dies.step()
+    dies.close()
+    assert lake.rows() == Counter()
+    assert lake.unfinished() == 2
+    lives = Ingest(LOGS, lake.bus, parts(lake, spark, address))
+    lives.step()
+    lives.close()
+    assert lake.rows() == Counter(expected)
+    segments = lake.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS)
+    assert len(segments) == 2
+    assert {meta.key for meta in lake.store.list("db/")} == {segment.path for segment in segments}
 
 
 def test_what_was_set_aside_can_be_tried_again(lake: Lake, spark: SparkSession, address: StoreAddress) -> None:
