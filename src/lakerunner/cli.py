@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from lakerunner.model.errors import LakerunnerError
+from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.settings import Settings, describe, load_settings
 
 EPILOG = "Settings come from LAKERUNNER_* variables and LAKERUNNER_CONFIG; `lakerunner settings` lists them."
@@ -101,7 +102,9 @@ _service(
     "pubsub",
     """Doors: find or be told of raw objects, take OTLP, and announce what came on the bus.
 
-    Lists STORE/otel-raw/, takes S3 events on POST /api/v1/events/s3 and OTLP on /v1/logs, 4317 and 4318.
+    Lists the raw prefixes of STORE (LAKERUNNER_ROUTES adds some), takes notifications on POST
+    /api/v1/events/{s3,gcp,azure} and from LAKERUNNER_SQS_QUEUE_URL, _PUBSUB_SUBSCRIPTION, _AZURE_QUEUE_URL, and OTLP
+    on /v1/logs, 4317 and 4318.
     """,
 )
 _service(
@@ -177,6 +180,34 @@ def objects(
         click.echo(f"{client.retry()} objects go again")
     else:
         print_objects(client.objects(state, limit), form)
+
+
+@cli.command(epilog=EPILOG)
+@click.argument("url")
+@_home
+@_store
+@click.option("--since", metavar="TIME", help="Only objects changed then or later: 2026-01-31T12:00:00Z, 6h, 7d.")
+@click.option("--until", metavar="TIME", help="Only objects changed before.")
+@click.option("--org", help="Whose they are, by id or name, whatever their keys say.")
+@click.option("--collector", help="The collector they come from, whatever their keys say.")
+@click.option("--signal", type=click.Choice(SIGNAL_NAMES), help="What they carry, whatever their keys say.")
+@click.option("--follow", is_flag=True, help="Keep looking for new objects until Ctrl-C.")
+@click.option("--dry-run", is_flag=True, help="Count and announce nothing.")
+def backfill(url: str, org: str | None, collector: str | None, signal: str | None, **options: Any) -> None:
+    """Announce what already stands below URL: s3://bucket/prefix, or a prefix of the lake's store.
+
+    What the lake knows is not announced again, so a backfill that was cut short is simply run again. Exit code 1 if
+    objects had to be set aside; `lakerunner objects --state failed` says why.
+
+    \b
+    lakerunner backfill otel-raw/ --since 7d
+    lakerunner backfill s3://lake/archive/2025/ --org acme --collector edge --signal logs
+    """
+    from lakerunner.services.backfill import Asked, Said, run_backfill
+
+    settings = _settings({name: options.pop(name) for name in ("home", "store")}, quiet=True)
+    asked = Asked(url, Said(org, collector, signal), **options)
+    sys.exit(run_backfill(settings, asked, click.echo))
 
 
 @cli.group()

@@ -7,6 +7,7 @@ with the nearest known one, so a typo never becomes a default. `DATABASE_URL` is
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.source import Routes
 
 _PREFIX = "LAKERUNNER_"
 
@@ -44,7 +46,13 @@ class Settings:
     otlp_listen: str = _setting("127.0.0.1", "host of the usual OTLP ports 4317 and 4318; empty: off")
     workers: str = _setting("", "query workers as http://host:port, comma-separated; empty: in this process")
     worker_key: str = _setting("", "secret that query-api shows query-worker; needed beyond loopback")
-    lister_seconds: float = _setting(1.0, "pause between two listings of the raw prefix")
+    routes: Routes = _setting(Routes(), "further prefixes of raw objects: list of {prefix, organization, ...}")
+    sqs_queue_url: str = _setting("", "SQS queue that the bucket notifies; empty: off")
+    pubsub_subscription: str = _setting("", "projects/P/subscriptions/S that the bucket notifies; empty: off")
+    pubsub_endpoint: str = _setting("", "where Pub/Sub is, without credentials: an emulator; empty: Google")
+    azure_queue_url: str = _setting("", "Azure Storage queue that Event Grid writes to; empty: off")
+    queue_options: dict[str, str] = _setting({}, "of that queue, e.g. region=...; docs/formats/notifications.md")
+    lister_seconds: float = _setting(1.0, "pause between two listings of the raw prefixes")
     settle_seconds: float = _setting(1.0, "a local file younger than this may still be being written")
     reminder_seconds: float = _setting(900.0, "an object seen so long ago and not ended is announced again")
     box_max_seconds: float = _setting(2.0, "a box is closed at this age: bounds the delay of ingest")
@@ -119,6 +127,8 @@ def _known(name: str, spelled: str) -> str:
 def _typed(name: str, value: Any) -> Any:
     default = getattr(Settings(), name)
     try:
+        if isinstance(default, Routes):
+            return _routes(value)
         if isinstance(default, Path):
             return Path(value).expanduser()
         if isinstance(default, dict):
@@ -126,6 +136,19 @@ def _typed(name: str, value: Any) -> Any:
         return type(default)(value)
     except (TypeError, ValueError, AttributeError) as error:
         raise UserError(f"setting {name}: {value!r} is not {type(default).__name__}") from error
+
+
+def _routes(value: Any) -> Routes:
+    """Tables of the config file, or their JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise UserError(f"setting routes is not JSON: {error}") from error
+    try:
+        return Routes.parse(value)
+    except UserError as error:
+        raise UserError(f"setting routes: {error}") from error
 
 
 def _pairs(text: str) -> dict[str, str]:

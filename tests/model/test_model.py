@@ -14,7 +14,7 @@ from lakerunner.model.labels import Labels
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization, checked_name
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import LOGS, METRICS, SIGNALS, TRACES, SignalSpec, signal_named
-from lakerunner.model.source import Route, SourceObject, route_of
+from lakerunner.model.source import SIGNAL_NAMES, SourceObject
 from lakerunner.model.time import HOUR_NS, TimeRange
 
 ORG = DEFAULT_ORGANIZATION.id
@@ -75,25 +75,6 @@ def test_time_ranges_are_half_open() -> None:
     assert not hour.overlaps(TimeRange(-1, 0))
 
 
-@pytest.mark.parametrize(
-    ("key", "route"),
-    [
-        ("otel-raw/acme/edge/logs_1.binpb.gz", Route("acme", "edge", "logs")),
-        ("otel-raw/acme/edge/2025/12/24/anything.binpb", Route("acme", "edge", "logs")),
-        ("otel-raw/acme/edge/otel-metrics.binpb.gz", Route("acme", "edge", "metrics")),
-        ("otel-raw/acme/edge/traces_415889201.binpb.gz", Route("acme", "edge", "traces")),
-        ("otel-raw/acme/edge/metricsystem.binpb", Route("acme", "edge", "logs")),
-        ("otel-raw/acme/logs.binpb", None),
-        ("otel-raw/acme/edge/", None),
-        ("otel-raw/acme/edge/.hidden", None),
-        ("otel-raw/a b/edge/x.binpb", None),
-        ("db/acme/edge/20250101/logs/00/tbl_x.parquet", None),
-    ],
-)
-def test_a_key_states_its_route(key: str, route: Route | None) -> None:
-    assert route_of(key) == route
-
-
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a" * 129, "ä"])
 def test_names_that_cannot_stand_in_a_path_are_refused(name: str) -> None:
     with pytest.raises(UserError, match="not usable"):
@@ -117,7 +98,7 @@ def test_labels_are_sorted_and_unique() -> None:
 
 
 def test_signals_are_rows_of_a_table() -> None:
-    assert list(SIGNALS) == ["logs", "metrics", "traces"]
+    assert list(SIGNALS) == ["logs", "metrics", "traces"] == list(SIGNAL_NAMES)
     assert [spec.table for spec in SIGNALS.values()] == ["logs", "metrics", "spans"]
     assert signal_named("traces") is TRACES
     assert LOGS.sort_by == ("service_name", "timestamp")

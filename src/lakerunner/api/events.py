@@ -1,15 +1,14 @@
-"""Notifications by webhook: S3-style event records, as S3 and MinIO send them, to POST /api/v1/events/s3.
+"""Notifications over HTTP: POST /api/v1/events/{s3,gcp,azure}.
 
 An event only points at an object; what the object is, its size and etag, is asked of the store, so a late, repeated or
-forged event can do no more than point at what is there. Keys are URL-decoded. Our own segments are ignored.
+forged event can do no more than point at what is there. Our own segments and what no route takes are ignored; an object
+of another bucket is refused by name, since a sender that is set up wrong should hear of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import unquote_plus
 
 from anyio import to_thread
 from starlette.requests import Request
@@ -17,58 +16,70 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import read_json
-from lakerunner.model.errors import NotAllowed, UserError
+from lakerunner.api.body import read_body
+from lakerunner.model.errors import NotAllowed, NotFound, UserError
+from lakerunner.model.notification import PROVIDERS, Created, created_in, parsed, validation_code
 from lakerunner.model.organization import Organization
-from lakerunner.model.source import route_of
+from lakerunner.model.source import Routes
 
 EVENTS_MAX_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
+class Notified:
+    """What notifications are about: the one bucket that we read, below `prefix` of it, and there what routes take."""
+
+    bucket: str
+    prefix: str
+    routes: Routes
+
+    def is_foreign(self, created: Created) -> bool:
+        return created.bucket != self.bucket
+
+    def key_of(self, created: Created) -> str | None:
+        """The key below our prefix; None for one that is not raw telemetry of ours."""
+        if self.is_foreign(created) or not created.key.startswith(self.prefix):
+            return None
+        key = created.key.removeprefix(self.prefix)
+        return key if self.routes.route_of(key) else None
+
+
+@dataclass(frozen=True)
 class EventsApi:
-    """`announce` takes keys and says how many were new. `bucket` is the one store we read, below `prefix` of it."""
+    """`announce` takes keys and says how many were new."""
 
     announce: Callable[[list[str]], int]
     authenticator: Authenticator
-    bucket: str
-    prefix: str
+    notified: Notified
 
     def routes(self) -> list[Route]:
-        return [Route("/api/v1/events/s3", self.receive, methods=["POST"])]
+        return [Route("/api/v1/events/{provider}", self.receive, methods=["POST"])]
 
     async def receive(self, request: Request) -> Response:
         organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
-        keys = keys_of(await read_json(request, EVENTS_MAX_BYTES), self.bucket, self.prefix)
+        provider = request.path_params["provider"]
+        if provider not in PROVIDERS:
+            raise NotFound(f"there are no events of {provider!r}: it is one of {', '.join(PROVIDERS)}")
+        event = parsed(await read_body(request, EVENTS_MAX_BYTES))
+        code = validation_code(event) if provider == "azure" else None
+        if code is not None:
+            return JSONResponse({"validationResponse": code})
+        keys = self.keys_of(provider, event)
         if self.authenticator.keyless is None:
-            _refuse_others(organization, keys)
+            self._refuse_others(organization, keys)
         new = await to_thread.run_sync(self.announce, keys)
         return JSONResponse({"objects": len(keys), "new": new})
 
+    def keys_of(self, provider: str, event: object) -> list[str]:
+        """The raw objects that the event names as created, each once, in order."""
+        created = created_in(provider, event)
+        for one in created:
+            if self.notified.is_foreign(one):
+                raise UserError(f"{one.key!r} is of bucket {one.bucket!r}; this lake reads {self.notified.bucket!r}")
+        return [key for one in created if (key := self.notified.key_of(one)) is not None]
 
-def keys_of(event: dict[str, Any], bucket: str, prefix: str = "") -> list[str]:
-    """The keys, below prefix, of raw objects that an S3 event names as created, each once, in order."""
-    records = event.get("Records")
-    if event.get("Event") == "s3:TestEvent":
-        return []
-    if not isinstance(records, list):
-        raise UserError('an S3 event has a list "Records"')
-    keys: dict[str, None] = {}
-    for number, record in enumerate(records):
-        try:
-            name, key = record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"])
-            created = "ObjectCreated" in record.get("eventName", "ObjectCreated")
-        except (KeyError, TypeError, AttributeError):
-            raise UserError(f"Records[{number}] lacks s3.bucket.name or s3.object.key") from None
-        if name != bucket:
-            raise UserError(f"Records[{number}] is of bucket {name!r}; this lake reads {bucket!r}")
-        if created and key.startswith(prefix) and route_of(key.removeprefix(prefix)) is not None:
-            keys[key.removeprefix(prefix)] = None
-    return list(keys)
-
-
-def _refuse_others(organization: Organization, keys: list[str]) -> None:
-    for key in keys:
-        route = route_of(key)
-        if route and route.organization not in (str(organization.id), organization.name):
-            raise NotAllowed(f"{key} is not of organization {organization.name}, which this key belongs to")
+    def _refuse_others(self, organization: Organization, keys: list[str]) -> None:
+        for key in keys:
+            route = self.notified.routes.route_of(key)
+            if route and route.organization not in (str(organization.id), organization.name):
+                raise NotAllowed(f"{key} is not of organization {organization.name}, which this key belongs to")

@@ -1,26 +1,33 @@
 """A source object: one raw file of telemetry as it came, named by bucket, key and etag.
 
 The triple is its identity everywhere: in messages, in the index, and for exactly-once.
-A key says whose it is: `otel-raw/{org}/{collector}/...`, where org is an id or a display name.
+A key's path says whose it is and which signal it carries: `Routes` reads that, from prefixes that settings name. What
+always holds: our own segments are never raw, and what the push doors write is always found.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.organization import checked_name
+from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
 
 RAW_PREFIX = "otel-raw/"
 SEGMENT_PREFIX = "db/"
+ROUTES_MAX = 100
 
+# The names of model/signal.py's SIGNALS, which would bring pyarrow into every command that reads settings.
+SIGNAL_NAMES = ("logs", "metrics", "traces")
 # A file name says its signal when it holds one of these words; otherwise it is taken for logs.
 _SIGNAL_WORDS = (
     ("metrics", re.compile(r"(?<![a-z])metrics?(?![a-z])", re.I)),
     ("traces", re.compile(r"(?<![a-z])(traces?|spans?)(?![a-z])", re.I)),
 )
+_PLACEHOLDERS = {"{org}": "organization", "{collector}": "collector", "{signal}": "signal"}
+_FIELDS = tuple(_PLACEHOLDERS.values())
 
 
 class SourceState(StrEnum):
@@ -61,22 +68,158 @@ class Route:
     signal: str
 
 
-def route_of(key: str) -> Route | None:
-    """The route a key's path states; None for a key that is not raw telemetry (our own segments, strays)."""
-    if not key.startswith(RAW_PREFIX):
-        return None
-    parts = key[len(RAW_PREFIX) :].split("/")
-    if len(parts) < 3 or not parts[-1] or parts[-1].startswith("."):
-        return None
+@dataclass(frozen=True)
+class Prefix:
+    """One entry of the setting `routes`: keys that begin so, and what holds for them.
+
+    A part of `prefix` between slashes is fixed, or one of {org}, {collector}, {signal}, which reads that part of the
+    key. What neither the path nor the entry says is the default organization, the default collector, and the signal
+    that the file's name tells.
+    """
+
+    prefix: str
+    organization: str | None = None
+    collector: str | None = None
+    signal: str | None = None
+
+    def __post_init__(self) -> None:
+        parts = self._parts
+        if not self.prefix.endswith("/") or "" in parts:
+            raise UserError("prefix ends with '/' and has no empty part")
+        if self.prefix.startswith(SEGMENT_PREFIX):
+            raise UserError(f"prefix {SEGMENT_PREFIX} is of our own segments")
+        for part in parts:
+            if ("{" in part or "}" in part) and part not in _PLACEHOLDERS:
+                raise UserError(f"{part!r} is not a placeholder: a whole part is one of {', '.join(_PLACEHOLDERS)}")
+        for placeholder, name in _PLACEHOLDERS.items():
+            if parts.count(placeholder) + (getattr(self, name) is not None) > 1:
+                raise UserError(f"{name} is said twice")
+        if self.signal not in (None, *SIGNAL_NAMES):
+            raise UserError(f"signal {self.signal!r} is not one of {', '.join(SIGNAL_NAMES)}")
+        for kind in ("organization", "collector"):
+            if (value := getattr(self, kind)) is not None:
+                checked_name(kind, value)
+
+    @property
+    def fixed(self) -> str:
+        """What every key of it begins with."""
+        return self.prefix.partition("{")[0]
+
+    @property
+    def shape(self) -> tuple[tuple[int, str], ...]:
+        """Orders prefixes from vague to specific, and is equal for those that match the same keys. Part by part, a
+        fixed word says more than {signal}, which is one of a few words, and that more than any name; then the
+        longer one says more."""
+        ranks = {"{org}": (0, ""), "{collector}": (0, ""), "{signal}": (1, "")}
+        return tuple(ranks.get(part, (2, part)) for part in self._parts)
+
+    def route_of(self, parts: Sequence[str]) -> Route | None:
+        """What the parts of a key state; None if it does not begin so."""
+        mine = self._parts
+        if len(parts) <= len(mine):
+            return None
+        said = {name: getattr(self, name) for name in _FIELDS}
+        for pattern, part in zip(mine, parts, strict=False):
+            name = _PLACEHOLDERS.get(pattern)
+            if name is None and pattern != part:
+                return None
+            if name is not None:
+                said[name] = part
+        unsaid = {
+            "organization": str(DEFAULT_ORGANIZATION.id),
+            "collector": DEFAULT_COLLECTOR,
+            "signal": signal_of(parts[-1]),
+        }
+        return _checked(Route(**{name: unsaid[name] if value is None else value for name, value in said.items()}))
+
+    @property
+    def _parts(self) -> list[str]:
+        return self.prefix.removesuffix("/").split("/")
+
+
+# Every push door writes below this, so no setting can take it away.
+PUSHED = Prefix(RAW_PREFIX + "{org}/{collector}/")
+_DEFAULTS = (
+    PUSHED,
+    Prefix(RAW_PREFIX + "{signal}/"),
+    *(Prefix(f"{signal}-raw/", signal=signal) for signal in SIGNAL_NAMES),
+)
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Where raw objects are found: the entries of the setting and the defaults. Where several match a key, the most
+    specific one decides (`Prefix.shape`), so the longest of fixed prefixes; an entry in the place of a default
+    replaces it."""
+
+    entries: tuple[Prefix, ...] = ()
+    _ranked: tuple[Prefix, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if len(self.entries) > ROUTES_MAX:
+            raise UserError(f"there are {len(self.entries)} entries, more than {ROUTES_MAX}")
+        chosen = {default.shape: default for default in _DEFAULTS}
+        mine: set[tuple[tuple[int, str], ...]] = {PUSHED.shape}
+        for number, entry in enumerate(self.entries, 1):
+            if entry.shape in mine:
+                whose = "the push doors write there" if entry.shape == PUSHED.shape else "an earlier entry matches them"
+                raise UserError(f"entry {number} ({entry.prefix!r}) is for keys that are spoken for: {whose}")
+            mine.add(entry.shape)
+            chosen[entry.shape] = entry
+        ranked = tuple(chosen[shape] for shape in sorted(chosen, reverse=True))
+        object.__setattr__(self, "_ranked", ranked)
+
+    @staticmethod
+    def parse(values: object) -> Routes:
+        """From a list of tables, as a config file or JSON holds them. An error names the entry that is wrong."""
+        if not isinstance(values, list):
+            raise UserError('it is a list of tables, each with a "prefix"')
+        return Routes(tuple(_entry(number, value) for number, value in enumerate(values, 1)))
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The prefixes that a listing must cover, none below another."""
+        found = {entry.fixed for entry in self._ranked}
+        return tuple(sorted(root for root in found if not any(root != up and root.startswith(up) for up in found)))
+
+    def route_of(self, key: str) -> Route | None:
+        """The route a key's path states; None for a key that is not raw telemetry (our own segments, strays)."""
+        parts = key.split("/")
+        if key.startswith(SEGMENT_PREFIX) or not parts[-1] or parts[-1].startswith("."):
+            return None
+        return next((route for entry in self._ranked if (route := entry.route_of(parts))), None)
+
+    def __str__(self) -> str:
+        return ", ".join(entry.prefix for entry in self.entries)
+
+
+def _entry(number: int, value: object) -> Prefix:
+    if not isinstance(value, dict) or not isinstance(value.get("prefix"), str):
+        raise UserError(f'entry {number} is not a table with a "prefix"')
+    where = f"entry {number} ({value['prefix']!r})"
+    unknown = sorted(str(name) for name in value.keys() - {"prefix", *_FIELDS})
+    if unknown:
+        raise UserError(f"{where} has an unknown {unknown[0]!r}: known are prefix, {', '.join(_FIELDS)}")
+    if not all(isinstance(text, str) for text in value.values()):
+        raise UserError(f"{where}: every value is a string")
     try:
-        organization = checked_name("organization", parts[0])
-        collector = checked_name("collector", parts[1])
+        return Prefix(**value)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def _checked(route: Route) -> Route | None:
+    """None if a part of the key is no name."""
+    try:
+        checked_name("organization", route.organization)
+        checked_name("collector", route.collector)
     except UserError:
         return None
-    return Route(organization, collector, _signal_of(parts[-1]))
+    return route if route.signal in SIGNAL_NAMES else None
 
 
-def _signal_of(file_name: str) -> str:
+def signal_of(file_name: str) -> str:
+    """The signal that a file's name tells."""
     for signal, pattern in _SIGNAL_WORDS:
         if pattern.search(file_name):
             return signal

@@ -1,64 +1,90 @@
 """Announcing raw objects: from a key in the store to a recorded source and a message in the outbox.
 
-Every door (lister, webhook, OTLP) comes through here. An object announced ten times is recorded once and sent once:
-the index decides. What cannot be placed, because its organization is not known, is set aside with the reason.
+Every door (lister, backfill, webhook, queues, push) comes through here. An object announced ten times is recorded once
+and sent once: the index decides. What cannot be placed, because its organization is not known, and what cannot be read
+by its key, is set aside with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from lakerunner.bus.topics import ObjectArrived, arrivals, encode
 from lakerunner.index.index import Index
-from lakerunner.index.sources import Arrival, SourceRecord
-from lakerunner.model.errors import Absent
+from lakerunner.index.sources import Arrival, SourceRecord, storable
+from lakerunner.model.errors import Absent, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import signal_named
-from lakerunner.model.source import Route, SourceObject, route_of
+from lakerunner.model.source import Route, SourceObject
 from lakerunner.objects.store import ObjectMeta, ObjectStore
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
 
+RouteOf = Callable[[str], Route | None]
+_HEADS_AT_ONCE = 8
+_NO_ETAG = "unread"  # of an object that the store cannot show us
+
 log = Log("announce")
 
 
-class Announcer:
-    """Safe between threads."""
+@dataclass(frozen=True)
+class Announced:
+    """How many objects were new, known already, set aside; and passed over, since no route takes them or their signal
+    is not ingested."""
 
-    def __init__(self, index: Index, store: ObjectStore) -> None:
+    new: int = 0
+    known: int = 0
+    set_aside: int = 0
+    passed_over: int = 0
+
+
+class Announcer:
+    """Safe between threads. `route_of` says of a key whose it is, None if it is not raw telemetry."""
+
+    def __init__(self, index: Index, store: ObjectStore, route_of: RouteOf) -> None:
+        self.route_of = route_of
         self._index = index
         self._store = store
         self._organizations: dict[str, Organization] = {}
         self._skipped: set[str] = set()
 
     def keys(self, keys: Iterable[str]) -> int:
-        """Announce objects by key. One that is gone already is passed over: there is nothing to lose."""
-        found = []
-        for key in keys:
-            try:
-                found.append(self._store.head(key))
-            except Absent:
-                log.warning("an announced object is not there", key=key)
-        return self.metas(found)
+        """Announce objects by key; how many were new. One that is gone already is passed over: there is nothing to
+        lose."""
+        raw = [key for key in keys if self.route_of(key) is not None]
+        if len(raw) < 2:
+            found = [self._head(key) for key in raw]
+        else:
+            with ThreadPoolExecutor(min(_HEADS_AT_ONCE, len(raw))) as pool:
+                found = list(pool.map(self._head, raw))
+        return self.metas([meta for meta in found if meta]).new
 
-    def metas(self, metas: Sequence[ObjectMeta]) -> int:
-        """Announce objects as the store shows them, etags included; how many were new."""
-        ready: list[Arrival] = []
+    def metas(self, metas: Sequence[ObjectMeta]) -> Announced:
+        """Announce objects as the store shows them, etags included."""
+        ready: dict[str, list[Arrival]] = defaultdict(list)
+        set_aside = passed_over = new = 0
         for meta in metas:
-            route = route_of(meta.key)
+            route = self.route_of(meta.key)
             if route is None or self._not_ingested(route):
+                passed_over += 1
                 continue
             source = self._source(meta)
             organization = self._organization(route.organization)
             if organization is None:
-                self._set_aside(source, route)
+                set_aside += 1
+                self._set_aside(source, route, _unknown(route))
             else:
-                ready.append(arrival_of(source, organization, route))
-        new = self._index.sources.announce(ready) if ready else 0
-        if new:
-            meters.ANNOUNCED.labels("logs").inc(new)
-            log.info("objects announced", new=new, known=len(ready) - new)
-        return new
+                ready[route.signal].append(arrival_of(source, organization, route))
+        for signal, arrived in ready.items():
+            count = self._index.sources.announce(arrived)
+            if count:
+                meters.ANNOUNCED.labels(signal).inc(count)
+                log.info("objects announced", signal=signal, new=count, known=len(arrived) - count)
+            new += count
+        return Announced(new, sum(map(len, ready.values())) - new, set_aside, passed_over)
 
     def again(self, failed: Sequence[SourceRecord]) -> int:
         """Send set-aside objects again, with what is known now; how many went."""
@@ -73,9 +99,27 @@ class Announcer:
         return sent
 
     def _arrivals(self, records: Sequence[SourceRecord]) -> list[Arrival]:
-        routed = [(record.source, route_of(record.source.key)) for record in records]
+        routed = [(record.source, self._route_again(record)) for record in records]
         placed = [(source, route, self._organization(route.organization)) for source, route in routed if route]
         return [arrival_of(source, found, route) for source, route, found in placed if found]
+
+    def _route_again(self, record: SourceRecord) -> Route | None:
+        """As it was recorded, which a backfill may have chosen against the key; else as the key says."""
+        if record.organization and record.collector and record.signal:
+            return Route(str(record.organization), record.collector, record.signal)
+        return self.route_of(record.source.key)
+
+    def _head(self, key: str) -> ObjectMeta | None:
+        try:
+            return self._store.head(key)
+        except Absent:
+            log.warning("an announced object is not there", key=key)
+        except UserError as error:  # stores hold keys that no client of ours can ask for, such as a//b
+            route = self.route_of(key)
+            if route:
+                source = SourceObject(self._store.bucket, storable(key), _NO_ETAG, 0, 0)
+                self._set_aside(source, route, f"{error}. Write the object again under another key")
+        return None
 
     def _source(self, meta: ObjectMeta) -> SourceObject:
         etag = meta.etag or self._store.head(meta.key).etag or ""
@@ -98,12 +142,10 @@ class Announcer:
             log.warning("raw objects of this signal stay where they are: it is not ingested yet", signal=route.signal)
         return True
 
-    def _set_aside(self, source: SourceObject, route: Route) -> None:
-        reason = (
-            f"organization {route.organization!r} is not known: create it with `lakerunner orgs create`, "
-            "then `lakerunner objects --retry`"
-        )
-        self._index.sources.set_aside(source, reason, collector=route.collector, signal=route.signal)
+    def _set_aside(self, source: SourceObject, route: Route, reason: str) -> None:
+        known = self._organization(route.organization)
+        whose = known.id if known else None
+        self._index.sources.set_aside(source, reason, whose, collector=route.collector, signal=route.signal)
         meters.ENDED.labels(route.signal, "failed").inc()
         log.warning("object set aside", key=source.key, reason=reason)
 
@@ -111,3 +153,10 @@ class Announcer:
 def arrival_of(source: SourceObject, organization: Organization, route: Route) -> Arrival:
     message = ObjectArrived(organization.id, route.collector, route.signal, source)
     return Arrival(source, organization.id, route.collector, route.signal, arrivals(route.signal), encode(message))
+
+
+def _unknown(route: Route) -> str:
+    return (
+        f"organization {route.organization!r} is not known: create it with `lakerunner orgs create`, "
+        "then `lakerunner objects --retry`"
+    )

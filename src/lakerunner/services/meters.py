@@ -8,6 +8,9 @@ ANNOUNCED = Counter("lakerunner_objects_announced", "Raw objects newly recorded"
 SKIPPED = Counter(
     "lakerunner_objects_skipped", "Raw objects left alone because their signal is not ingested", ["signal"]
 )
+NOTIFICATIONS = Counter("lakerunner_notifications", "Messages of a queue that were done with and deleted", ["provider"])
+FOREIGN = Counter("lakerunner_notifications_foreign", "Objects of other buckets that a queue named", ["provider"])
+POISON = Counter("lakerunner_notifications_poison", "Receives of messages that are no notification", ["provider"])
 ENDED = Counter("lakerunner_objects_ended", "Raw objects finished", ["signal", "state"])
 ROWS = Counter("lakerunner_rows_ingested", "Rows committed", ["signal"])
 SEGMENTS = Counter("lakerunner_segments_committed", "Segments committed", ["signal"])

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.bus.bus import Bus
@@ -73,6 +74,13 @@ def store_address(settings: Settings) -> StoreAddress:
         settings.store_retries,
         settings.store_retry_seconds,
     )
+
+
+def key_prefix(store_url: str) -> str:
+    """What stands before our keys in the bucket: `a/b/` for s3://bucket/a/b."""
+    url = urlsplit(store_url)
+    path = url.path.strip("/")
+    return f"{path}/" if path and url.scheme != "file" else ""
 
 
 def open_worker(settings: Settings, store: ObjectStore) -> QueryWorker:

@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from starlette.routing import BaseRoute
 
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.events import EventsApi
+from lakerunner.api.events import EventsApi, Notified
 from lakerunner.api.objects import ObjectsApi
 from lakerunner.api.otlp import OtlpApi
 from lakerunner.api.receive import Receiver
@@ -27,9 +26,11 @@ from lakerunner.query.engine import Engine
 from lakerunner.services.announce import Announcer
 from lakerunner.services.boxer import Boxer, box_limits
 from lakerunner.services.ingest import Ingest, IngestParts
-from lakerunner.services.lister import Lister
+from lakerunner.services.lister import Lister, Newcomers
 from lakerunner.services.otlp_ports import open_otlp_ports
-from lakerunner.services.parts import Parts, Say, authenticator, now_ns, open_worker, refuse_open_worker
+from lakerunner.services.parts import Parts, Say, authenticator, key_prefix, now_ns, open_worker, refuse_open_worker
+from lakerunner.services.queue_door import QueueDoor
+from lakerunner.services.queues import open_queues
 from lakerunner.services.relay import Relay
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.spark import open_spark
@@ -41,10 +42,12 @@ INGESTED: tuple[SignalSpec, ...] = tuple(spec for spec in SIGNALS.values() if sp
 
 
 def add_pubsub(parts: Parts, say: Say) -> Routes:
-    """Every door: the lister, the webhook, OTLP; and the relay of what they announce."""
+    """Every door: the lister, queues, the webhook, OTLP; and the relay of what they announce."""
     settings, runtime = parts.settings, parts.runtime
-    announcer = Announcer(parts.index, parts.store)
-    lister = Lister(parts.index, parts.store, announcer, int(settings.settle_seconds * 1e9))
+    announcer = Announcer(parts.index, parts.store, settings.routes.route_of)
+    newcomers = Newcomers(parts.index, parts.store)
+    lister = Lister(newcomers, announcer, settings.routes.roots, int(settings.settle_seconds * 1e9))
+    notified = Notified(parts.store.bucket, key_prefix(settings.store_url), settings.routes)
 
     def list_once() -> None:
         if not lister.poll(now_ns()):
@@ -60,12 +63,15 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
 
     runtime.loop("lister", list_once)
     runtime.loop("reminder", remind_once)
+    for queue in open_queues(settings):
+        runtime.loop(queue.name, QueueDoor(queue, announcer.keys, notified, runtime.stopping).step)
+        say(f"notifications from {queue.name}")
     add_relay(parts)
     who = _authenticator(parts)
     receiver = Receiver(parts.store, lambda key: _announced(announcer, key))
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
     open_otlp_ports(settings, runtime, otlp, say)
-    events = EventsApi(announcer.keys, who, parts.store.bucket, _prefix(settings.store_url))
+    events = EventsApi(announcer.keys, who, notified)
     return [*events.routes(), *otlp.routes()]
 
 
@@ -105,7 +111,7 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
     slots = asyncio.Semaphore(settings.query_concurrency)
     who = _authenticator(parts)
     sql = SqlApi(Engine(parts.index, run), who, now_ns, slots)
-    again = Announcer(parts.index, parts.store).again
+    again = Announcer(parts.index, parts.store, settings.routes.route_of).again
     return [*sql.routes(), *ObjectsApi(parts.index.sources, who, again).routes()]
 
 
@@ -145,13 +151,6 @@ def _is_loopback(settings: Settings) -> bool:
 
 def _authenticator(parts: Parts) -> Authenticator:
     return authenticator(parts.index, _is_loopback(parts.settings))
-
-
-def _prefix(store_url: str) -> str:
-    """What stands before our keys in the bucket: `a/b/` for s3://bucket/a/b."""
-    url = urlsplit(store_url)
-    path = url.path.strip("/")
-    return f"{path}/" if path and url.scheme != "file" else ""
 
 
 def _announced(announcer: Announcer, key: str) -> None:

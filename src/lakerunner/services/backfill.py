@@ -1,0 +1,213 @@
+"""Backfill: announce what already stands below a prefix of the lake's store.
+
+Comes in: a prefix, bounds on the time of change, and what to say of the objects against their keys. Goes out: counts.
+What the index knows is not announced again, so a backfill that was cut short is simply run again. The objects go the
+way of all others, by the outbox; whatever relays it may run now or later.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from urllib.parse import unquote, urlsplit
+
+from rich.console import Console
+
+from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
+from lakerunner.model.source import SEGMENT_PREFIX, Route, Routes, signal_of
+from lakerunner.model.time import ALL_TIME, HOUR_NS, MINUTE_NS, SECOND_NS, TimeRange
+from lakerunner.objects.open import open_store
+from lakerunner.objects.store import ObjectMeta
+from lakerunner.services.admin import administered, organization
+from lakerunner.services.announce import Announcer
+from lakerunner.services.lister import Newcomers, batches, is_unsettled
+from lakerunner.services.logs import Log
+from lakerunner.services.parts import now_ns, store_address
+from lakerunner.settings import Settings
+
+log = Log("backfill")
+
+_AGO = re.compile(r"(\d{1,9})([smhd])")
+_UNITS = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": 24 * HOUR_NS}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of the objects listed: outside the bounds of time or too young; not raw telemetry; known; new (in a dry run:
+    what would be); set aside since they cannot be placed."""
+
+    listed: int = 0
+    outside: int = 0
+    strays: int = 0
+    known: int = 0
+    new: int = 0
+    set_aside: int = 0
+
+    def sentence(self, *, dry_run: bool) -> str:
+        new = "would be announced" if dry_run else "announced"
+        return (
+            f"{self.listed} objects listed: {self.new} {new}, {self.known} known, {self.outside} outside the time asked"
+            f" for, {self.strays} not raw telemetry that is ingested, {self.set_aside} set aside"
+        )
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the caller says of the objects; None: what their keys say."""
+
+    organization: str | None = None
+    collector: str | None = None
+    signal: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.collector is not None:
+            checked_name("collector", self.collector)
+
+    def route_of(self, routes: Routes) -> Callable[[str], Route | None]:
+        said = {name: value for name, value in vars(self).items() if value is not None}
+        if not said:
+            return routes.route_of
+
+        def route_of(key: str) -> Route | None:
+            name = key.rpartition("/")[2]
+            if key.startswith(SEGMENT_PREFIX) or not name or name.startswith("."):
+                return None
+            unrouted = Route(str(DEFAULT_ORGANIZATION.id), DEFAULT_COLLECTOR, signal_of(name))
+            return replace(routes.route_of(key) or unrouted, **said)
+
+        return route_of
+
+
+class Backfill:
+    def __init__(
+        self, newcomers: Newcomers, announcer: Announcer, prefix: str, changed: TimeRange, *, dry_run: bool
+    ) -> None:
+        self._newcomers = newcomers
+        self._announcer = announcer
+        self._prefix = prefix
+        self._changed = changed
+        self._dry_run = dry_run
+
+    def run(self, now_ns: int, settle_ns: int) -> Iterator[Counts]:
+        """List once; the counts so far after every batch, and at the end."""
+        counts = Counts()
+        for batch in batches(self._newcomers.listed(self._prefix)):
+            raw = [meta for meta in batch if self._announcer.route_of(meta.key)]
+            due = [meta for meta in raw if self._is_due(meta, now_ns, settle_ns)]
+            unknown = self._newcomers.of(due, touch=not self._dry_run)
+            new, set_aside, strays = len(unknown), 0, len(batch) - len(raw)
+            if not self._dry_run:
+                announced = self._announcer.metas(unknown)
+                new, set_aside, strays = announced.new, announced.set_aside, strays + announced.passed_over
+            counts = Counts(
+                counts.listed + len(batch),
+                counts.outside + len(raw) - len(due),
+                counts.strays + strays,
+                counts.known + len(due) - len(unknown),
+                counts.new + new,
+                counts.set_aside + set_aside,
+            )
+            yield counts
+        yield counts
+
+    def _is_due(self, meta: ObjectMeta, now_ns: int, settle_ns: int) -> bool:
+        within = self._changed.start_ns <= meta.modified_ns < self._changed.end_ns
+        return within and not is_unsettled(meta, now_ns, settle_ns)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for."""
+
+    url: str
+    said: Said
+    since: str | None
+    until: str | None
+    follow: bool
+    dry_run: bool
+
+
+def run_backfill(settings: Settings, asked: Asked, say: Callable[[str], None]) -> int:
+    """List once, or until interrupted; the exit code: 1 if objects had to be set aside."""
+    prefix = prefix_of(asked.url, settings.store_url)
+    changed = changed_between(asked.since, asked.until, now_ns())
+    store = open_store(store_address(settings))
+    with administered(settings) as index:
+        if asked.said.organization is not None:
+            organization(index, asked.said.organization)
+        announcer = Announcer(index, store, asked.said.route_of(settings.routes))
+        backfill = Backfill(Newcomers(index, store), announcer, prefix, changed, dry_run=asked.dry_run)
+        set_aside = 0
+        with suppress(KeyboardInterrupt):  # how --follow ends
+            for counts in _rounds(backfill, settings, asked.follow):
+                set_aside += counts.set_aside
+                say(counts.sentence(dry_run=asked.dry_run))
+    return 1 if set_aside else 0
+
+
+def _rounds(backfill: Backfill, settings: Settings, follow: bool) -> Iterator[Counts]:
+    """The counts of every listing; of those after the first only where something came."""
+    settle_ns = int(settings.settle_seconds * 1e9)
+    yield _shown(backfill.run(now_ns(), settle_ns))
+    while follow:
+        time.sleep(settings.lister_seconds)
+        try:
+            counts = _shown(backfill.run(now_ns(), settle_ns))
+        except Unavailable as error:
+            log.warning("waiting for a dependency", error=str(error))
+            continue
+        if counts.new or counts.set_aside:
+            yield counts
+
+
+def _shown(progress: Iterator[Counts]) -> Counts:
+    """The last counts; the others pass by on a terminal."""
+    counts = Counts()
+    with Console(stderr=True).status("listing") as status:
+        for counts in progress:
+            status.update(counts.sentence(dry_run=False))
+    return counts
+
+
+def prefix_of(url: str, store_url: str) -> str:
+    """The prefix of our keys that a URL of the lake's own store names; a text that is no URL is the prefix itself."""
+    if "://" not in url:
+        return url.lstrip("/")
+    named, ours = urlsplit(url), urlsplit(store_url)
+    if (named.scheme, named.netloc) != (ours.scheme, ours.netloc):
+        raise UserError(
+            f"{url} is not in this lake's store {ours.scheme}://{ours.netloc}: objects are read from there alone. "
+            "Copy them there, or set --store"
+        )
+    top = unquote(ours.path).strip("/")
+    path = unquote(named.path).lstrip("/")
+    if top and not f"{path}/".startswith(f"{top}/"):
+        raise UserError(f"{url} is not below this lake's store {store_url}")
+    return path[len(top) :].lstrip("/") if top else path
+
+
+def changed_between(since: str | None, until: str | None, now_ns: int) -> TimeRange:
+    start = _moment("--since", since, now_ns) if since else ALL_TIME.start_ns
+    end = _moment("--until", until, now_ns) if until else ALL_TIME.end_ns
+    if start >= end:
+        raise UserError(f"--since {since} is not before --until {until or 'the end of time'}")
+    return TimeRange(start, end)
+
+
+def _moment(option: str, text: str, now_ns: int) -> int:
+    """An instant in ISO 8601 (UTC unless it says otherwise), or so long ago."""
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return now_ns - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(f"{option} {text!r} is no time: write 2026-01-31T12:00:00Z, or 6h, or 7d") from None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return int(found.timestamp()) * SECOND_NS + found.microsecond * 1000

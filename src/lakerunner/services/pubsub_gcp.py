@@ -1,0 +1,98 @@
+"""Notifications from a Google Pub/Sub subscription, pulled over its REST interface.
+
+Credentials are what Google's usual chain finds (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's own);
+where `pubsub_endpoint` is set, as for an emulator, none are sent. Pub/Sub counts deliveries only where the
+subscription has a dead-letter policy: that decides what becomes of a message that is no notification.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+import orjson
+
+from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.services.queue_door import Message
+
+_GOOGLE = "https://pubsub.googleapis.com"
+_SCOPE = "https://www.googleapis.com/auth/pubsub"
+_AT_ONCE = 100
+_PULL_SECONDS = 60.0  # a pull without messages is answered after a while; one that is not is given up
+_SUBSCRIPTION = re.compile(r"projects/[^/\s]+/subscriptions/[^/\s]+")
+
+
+class PubsubQueue:
+    provider = "gcp"
+
+    def __init__(self, subscription: str, endpoint: str) -> None:
+        if not _SUBSCRIPTION.fullmatch(subscription):
+            raise UserError(f"pubsub_subscription {subscription!r} is not projects/PROJECT/subscriptions/NAME")
+        self.name = f"pubsub {subscription.rpartition('/')[2]}"
+        self._url = f"{(endpoint or _GOOGLE).rstrip('/')}/v1/{subscription}"
+        self._authorization = _no_token if endpoint else google_token(self.name)
+        self._http = httpx.Client(timeout=httpx.Timeout(_PULL_SECONDS, connect=5))
+
+    def receive(self) -> list[Message]:
+        answer = self._ask("pull", {"maxMessages": _AT_ONCE})
+        try:
+            return [_message(received) for received in answer.get("receivedMessages", [])]
+        except (KeyError, TypeError, AttributeError):
+            raise Unavailable(f"{self.name} gave an answer to pull that is not of Pub/Sub") from None
+
+    def event(self, message: Message) -> object:
+        return {"message": orjson.loads(message.body)}
+
+    def delete(self, messages: Sequence[Message]) -> None:
+        self._ask("acknowledge", {"ackIds": [message.receipt for message in messages]})
+
+    def _ask(self, action: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            answer = self._http.post(f"{self._url}:{action}", json=body, headers=self._authorization())
+        except httpx.HTTPError as error:
+            if action == "pull" and isinstance(error, httpx.ReadTimeout):
+                return {}  # nothing came
+            raise Unavailable(f"{self.name} cannot be reached: {error or type(error).__name__}") from None
+        if answer.status_code != httpx.codes.OK:
+            raise Unavailable(f"{self.name} answers {answer.status_code} to {action}: {answer.text[:300]}")
+        try:
+            found: dict[str, Any] = orjson.loads(answer.content or b"{}")
+        except orjson.JSONDecodeError:
+            raise Unavailable(f"{self.name} does not answer with JSON: is this Pub/Sub?") from None
+        return found
+
+
+def _message(received: dict[str, Any]) -> Message:
+    message = received["message"]
+    body = orjson.dumps(message).decode()
+    return Message(message.get("messageId", ""), received["ackId"], body, received.get("deliveryAttempt") or None)
+
+
+def google_token(name: str) -> Callable[[], dict[str, str]]:
+    """The Authorization header, with a token that is renewed when it is due."""
+    import google.auth
+    import urllib3
+    from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
+    from google.auth.transport.urllib3 import Request
+
+    try:
+        credentials, _ = google.auth.default(scopes=[_SCOPE])
+    except DefaultCredentialsError as error:
+        raise UserError(f"{name} needs Google credentials, and there are none: {error}") from None
+    request = Request(urllib3.PoolManager())  # type: ignore[no-untyped-call]
+
+    def authorization() -> dict[str, str]:
+        try:
+            if not credentials.valid:
+                credentials.refresh(request)  # type: ignore[no-untyped-call]
+        except GoogleAuthError as error:
+            raise Unavailable(f"{name}: Google gives no token: {error}") from None
+        return {"authorization": f"Bearer {credentials.token}"}
+
+    return authorization
+
+
+def _no_token() -> dict[str, str]:
+    return {}

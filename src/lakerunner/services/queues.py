@@ -1,0 +1,34 @@
+"""The queues that settings name, opened. A new kind is a line here and a module beside `sqs.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from lakerunner.model.errors import UserError
+from lakerunner.services import azure_queue, sqs
+from lakerunner.services.azure_queue import AzureQueue
+from lakerunner.services.pubsub_gcp import PubsubQueue
+from lakerunner.services.queue_door import Queue
+from lakerunner.services.sqs import SqsQueue
+from lakerunner.settings import Settings
+
+# The setting that names a queue: the options it takes, and what opens it with those that are given.
+QUEUES: dict[str, tuple[Collection[str], Callable[[Settings, Mapping[str, str]], Queue]]] = {
+    "sqs_queue_url": (sqs.OPTIONS, lambda settings, options: SqsQueue(settings.sqs_queue_url, options)),
+    "pubsub_subscription": (
+        (),
+        lambda settings, _: PubsubQueue(settings.pubsub_subscription, settings.pubsub_endpoint),
+    ),
+    "azure_queue_url": (azure_queue.OPTIONS, lambda settings, options: AzureQueue(settings.azure_queue_url, options)),
+}
+
+
+def open_queues(settings: Settings) -> list[Queue]:
+    named = [QUEUES[name] for name in QUEUES if getattr(settings, name)]
+    known = {option for takes, _ in named for option in takes}
+    unknown = sorted(settings.queue_options.keys() - known)
+    if unknown:
+        words = ", ".join(sorted(known)) or "none, since no queue that takes some is named"
+        raise UserError(f"setting queue_options has {unknown[0]!r}: known are {words}")
+    given = settings.queue_options.items()
+    return [opened(settings, {name: value for name, value in given if name in takes}) for takes, opened in named]
