@@ -1,50 +1,134 @@
-"""S3 events point at raw objects: decoded, each once, of our bucket only."""
+"""The webhook over a real socket: every provider's events, each object once, of our bucket and organization only."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from uuid import uuid4
+
+import httpx
 import pytest
 
-from lakerunner.api.events import keys_of
-from lakerunner.model.errors import UserError
+from lakerunner.api.app import build_app
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.events import EVENTS_MAX_BYTES, EventsApi, Notified
+from lakerunner.api.server import HttpServer, bind
+from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.model.source import Prefix, Routes
+from suites.notifications import azure_event, gcp_event, s3_event, sns
+
+ACME = Organization(uuid4(), "acme")
+KEY = "otel-raw/acme/edge/a b+ü.binpb"
 
 
-def event(*keys: str, bucket: str = "lake", name: str = "ObjectCreated:Put") -> dict:
-    return {
-        "Records": [
-            {"eventName": name, "s3": {"bucket": {"name": bucket}, "object": {"key": key, "size": 1}}} for key in keys
-        ]
-    }
+class Door:
+    """A served webhook and what it announced."""
+
+    def __init__(self, prefix: str = "", keyless: Organization | None = DEFAULT_ORGANIZATION) -> None:
+        self.announced: list[list[str]] = []
+        notified = Notified("lake", prefix, Routes((Prefix("exports/"),)))
+        authenticator = Authenticator({"acme-key": ACME}.get, keyless)
+        api = EventsApi(self._announce, authenticator, notified)
+        self.server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
+        self.server.start()
+
+    def _announce(self, keys: list[str]) -> int:
+        self.announced.append(keys)
+        return len(keys)
+
+    def post(self, provider: str, body: object, **headers: str) -> httpx.Response:
+        url = f"{self.server.url}/api/v1/events/{provider}"
+        if isinstance(body, bytes):
+            return httpx.post(url, content=body, headers=headers, timeout=30)
+        return httpx.post(url, json=body, headers=headers, timeout=30)
 
 
-def test_keys_are_decoded_and_each_stands_once() -> None:
-    raw = event("otel-raw/acme/edge/a+b%2Fc.binpb", "otel-raw%2Facme%2Fedge%2Flogs.binpb") | {}
-    raw["Records"] += raw["Records"]
-    assert keys_of(raw, "lake") == ["otel-raw/acme/edge/a b/c.binpb", "otel-raw/acme/edge/logs.binpb"]
+@pytest.fixture(scope="module")
+def open_door() -> Iterator[Door]:
+    door = Door()
+    yield door
+    door.server.stop()
 
 
-def test_keys_are_taken_below_the_prefix_of_the_store() -> None:
-    found = event("lake/one/otel-raw/acme/edge/x.binpb", "otel-raw/acme/edge/y.binpb")
-    assert keys_of(found, "lake", "lake/one/") == ["otel-raw/acme/edge/x.binpb"]
-
-
-def test_our_own_segments_strays_and_deletions_are_ignored() -> None:
-    assert keys_of(event("db/acme/edge/x.parquet", "elsewhere/x"), "lake") == []
-    assert keys_of(event("otel-raw/acme/edge/x.binpb", name="s3:ObjectRemoved:Delete"), "lake") == []
-    assert keys_of({"Event": "s3:TestEvent"}, "lake") == []
+@pytest.fixture
+def door(open_door: Door) -> Door:
+    open_door.announced.clear()
+    return open_door
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    ("provider", "event"),
     [
-        ({}, 'an S3 event has a list "Records"'),
-        ({"Records": [{}]}, r"Records\[0\] lacks s3.bucket.name or s3.object.key"),
-        ({"Records": ["x"]}, r"Records\[0\] lacks"),
-        (
-            event("otel-raw/a/b/c", bucket="other"),
-            r"Records\[0\] is of bucket 'other'; this lake reads 'lake'",
-        ),
+        ("s3", s3_event(KEY)),
+        ("s3", sns(s3_event(KEY, slash=""))),
+        ("gcp", gcp_event(KEY)),
+        ("azure", [azure_event(KEY)]),
+    ],
+    ids=["s3", "sns", "gcp", "azure"],
+)
+def test_an_event_announces_its_object(door: Door, provider: str, event: object) -> None:
+    answer = door.post(provider, event)
+    assert (answer.status_code, answer.json()) == (200, {"objects": 1, "new": 1})
+    assert door.announced == [[KEY]]
+
+
+def test_one_file_named_ten_times_is_one_file(door: Door) -> None:
+    assert door.post("s3", s3_event(*[KEY] * 10)).json() == {"objects": 1, "new": 1}
+    assert door.post("azure", [azure_event(KEY)] * 10).json() == {"objects": 1, "new": 1}
+    assert door.announced == [[KEY], [KEY]]
+
+
+def test_our_own_segments_strays_and_deletions_are_ignored(door: Door) -> None:
+    event = s3_event("db/acme/edge/x.parquet", "elsewhere/x", "exports/x.binpb", "logs-raw/y.binpb")
+    assert door.post("s3", event).json() == {"objects": 2, "new": 2}
+    assert door.announced == [["exports/x.binpb", "logs-raw/y.binpb"]]
+    assert door.post("s3", s3_event(KEY, name="s3:ObjectRemoved:Delete")).json() == {"objects": 0, "new": 0}
+    assert door.post("s3", {"Event": "s3:TestEvent"}).json() == {"objects": 0, "new": 0}
+
+
+def test_the_handshake_of_event_grid(door: Door) -> None:
+    ask = {"eventType": "Microsoft.EventGrid.SubscriptionValidationEvent", "data": {"validationCode": "512d"}}
+    assert door.post("azure", [ask]).json() == {"validationResponse": "512d"}
+    assert door.announced == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "body", "status", "words"),
+    [
+        ("s3", s3_event(KEY, bucket="other"), 400, "is of bucket 'other'; this lake reads 'lake'"),
+        ("gcp", gcp_event(KEY, bucket="other"), 400, "is of bucket 'other'; this lake reads 'lake'"),
+        ("azure", [azure_event(KEY), azure_event(KEY, container="other")], 400, "is of bucket 'other'"),
+        ("s3", {"Records": [{}]}, 400, "Records[0] lacks s3.bucket.name"),
+        ("s3", b"{", 400, "it is not JSON"),
+        ("s3", b"[" + b" " * EVENTS_MAX_BYTES + b"]", 413, "larger than 4194304 bytes"),
+        ("oci", s3_event(KEY), 404, "there are no events of 'oci': it is one of s3, gcp, azure"),
     ],
 )
-def test_what_is_wrong_is_named(body: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        keys_of(body, "lake")
+def test_what_is_wrong_is_refused_by_name(door: Door, provider: str, body: object, status: int, words: str) -> None:
+    answer = door.post(provider, body)
+    assert answer.status_code == status
+    assert words in answer.json()["error"]["message"]
+    assert door.announced == []
+
+
+def test_keys_are_taken_below_the_prefix_of_the_store() -> None:
+    door = Door(prefix="lakes/one/")
+    try:
+        door.post("s3", s3_event("lakes/one/otel-raw/acme/edge/x.binpb", "otel-raw/acme/edge/y.binpb"))
+        assert door.announced == [["otel-raw/acme/edge/x.binpb"]]
+    finally:
+        door.server.stop()
+
+
+def test_a_key_opens_the_door_for_its_own_organization_only() -> None:
+    door = Door(keyless=None)
+    try:
+        assert door.post("s3", s3_event(KEY)).status_code == 401
+        mine = s3_event(KEY, f"otel-raw/{ACME.id}/edge/x.binpb")
+        assert door.post("s3", mine, authorization="Bearer acme-key").json() == {"objects": 2, "new": 2}
+        for key in ("otel-raw/other/edge/x.binpb", "logs-raw/x.binpb"):
+            answer = door.post("s3", s3_event(KEY, key), authorization="Bearer acme-key")
+            assert answer.status_code == 403
+            assert f"{key} is not of organization acme" in answer.json()["error"]["message"]
+        assert len(door.announced) == 1
+    finally:
+        door.server.stop()
