@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from botocore.session import get_session
@@ -26,6 +27,7 @@ KEYS = {"access_key_id": "lakerunner", "secret_access_key": "not-a-secret"}
 class AwsServer:
     endpoint: str
 
+    @cache  # noqa: B019 - one server per module
     def client(self, service: str) -> Any:
         return get_session().create_client(
             service,
