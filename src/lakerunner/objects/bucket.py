@@ -108,16 +108,38 @@ class BucketStore:
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectMeta]:
         """Both prefix and `after` are applied here: obstore lists whole directories only, and there are
-        servers (SeaweedFS) that order by directory, so that leaving `after` to them loses keys."""
+        servers (SeaweedFS) that order by directory, so that leaving `after` to them loses keys.
+
+        A foreign key that is none of ours (a//b) makes obstore give up the listing. Then it goes on directory by
+        directory, so that only the one with that key is left out, and fails at the end. What had been listed
+        before comes again."""
         top = prefix.rpartition("/")[0]
         if top and not is_key(top):
             return
         with self._failures("list", prefix):
-            for page in obstore.list(self._store, top or None, chunk_size=_PAGE):
-                for found in page:
-                    key = found["path"]
-                    if key.startswith(prefix) and (after is None or key > after):
-                        yield _meta(found)
+            for found in self._below(top):
+                key = found["path"]
+                if key.startswith(prefix) and (after is None or key > after):
+                    yield _meta(found)
+
+    def _below(self, directory: str) -> Iterator[ObstoreMeta]:
+        try:
+            for page in obstore.list(self._store, directory or None, chunk_size=_PAGE):
+                yield from page
+            return
+        except InvalidPathError as error:
+            failure = error
+        try:
+            level = obstore.list_with_delimiter(self._store, directory or None)
+        except InvalidPathError:  # it stands right here
+            raise failure from None
+        yield from level["objects"]
+        for child in level["common_prefixes"]:
+            try:
+                yield from self._below(child)
+            except InvalidPathError as error:
+                failure = error
+        raise failure
 
     def delete(self, keys: Iterable[str]) -> None:
         remaining = iter(keys)

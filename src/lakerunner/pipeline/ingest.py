@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
 from lakerunner.bus.topics import IngestBox
-from lakerunner.model.errors import Corrupt, Crashed, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import Absent, Corrupt, Crashed, TooLarge, Unavailable, UserError
 from lakerunner.model.failpoint import arm, reach
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
@@ -206,6 +206,8 @@ def _read(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> mem
         meta, data = store.fetch(source.key, max_bytes=source.size)
     except TooLarge:
         raise changed from None
+    except Absent as error:
+        raise Absent(f"{error}: it was deleted after it was announced") from None
     if len(data) != source.size or meta.etag != source.etag:
         raise changed
     return data

@@ -100,11 +100,18 @@ def is_unsettled(meta: ObjectMeta, now_ns: int, settle_ns: int) -> bool:
 
 
 def batches(metas: Iterable[ObjectMeta]) -> Iterator[list[ObjectMeta]]:
+    """What a listing gave before it failed comes out too, before it fails."""
     batch: list[ObjectMeta] = []
-    for meta in metas:
-        batch.append(meta)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
+    failure: Unavailable | None = None
+    try:
+        for meta in metas:
+            batch.append(meta)
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+    except Unavailable as error:
+        failure = error
     if batch:
         yield batch
+    if failure:
+        raise failure
