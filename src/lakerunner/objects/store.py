@@ -45,7 +45,7 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectMeta]:
         """Objects whose key starts with prefix (any string), in pages, order unspecified; only keys > after.
-        An absent prefix is an empty listing."""
+        An absent prefix is an empty listing. One that fails may have named objects twice."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Absent keys are not an error: the sweeper may run twice."""
