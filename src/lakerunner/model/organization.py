@@ -8,12 +8,12 @@ from uuid import UUID
 
 from lakerunner.model.errors import UserError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def checked_name(kind: str, name: str) -> str:
     """The name itself if it can stand in a path, else a UserError that says what can."""
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise UserError(
             f"{kind} name {name!r} is not usable: 1 to 128 letters, digits, '.', '_' or '-', "
             "the first a letter or digit"

@@ -8,12 +8,12 @@ always holds: our own segments are never raw, and what the push doors write is a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
+from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, NAME, checked_name
 
 RAW_PREFIX = "otel-raw/"
 SEGMENT_PREFIX = "db/"
@@ -28,6 +28,11 @@ _SIGNAL_WORDS = (
 )
 _PLACEHOLDERS = {"{org}": "organization", "{collector}": "collector", "{signal}": "signal"}
 _FIELDS = tuple(_PLACEHOLDERS.values())
+_PART_PATTERNS = {
+    "{org}": f"(?P<organization>{NAME.pattern})",
+    "{collector}": f"(?P<collector>{NAME.pattern})",
+    "{signal}": f"(?P<signal>{'|'.join(SIGNAL_NAMES)})",
+}
 
 
 class SourceState(StrEnum):
@@ -100,7 +105,7 @@ class Prefix:
             if (value := getattr(self, kind)) is not None:
                 checked_name(kind, value)
 
-    @property
+    @cached_property
     def fixed(self) -> str:
         """What every key of it begins with."""
         return self.prefix.partition("{")[0]
@@ -113,24 +118,23 @@ class Prefix:
         ranks = {"{org}": (0, ""), "{collector}": (0, ""), "{signal}": (1, "")}
         return tuple(ranks.get(part, (2, part)) for part in self._parts)
 
-    def route_of(self, parts: Sequence[str]) -> Route | None:
-        """What the parts of a key state; None if it does not begin so."""
-        mine = self._parts
-        if len(parts) <= len(mine):
+    def route_of(self, key: str) -> Route | None:
+        """What the key states; None if it does not begin so, or where a name should stand there is none."""
+        found = self._pattern.fullmatch(key)
+        if found is None:
             return None
-        said = {name: getattr(self, name) for name in _FIELDS}
-        for pattern, part in zip(mine, parts, strict=False):
-            name = _PLACEHOLDERS.get(pattern)
-            if name is None and pattern != part:
-                return None
-            if name is not None:
-                said[name] = part
-        unsaid = {
-            "organization": str(DEFAULT_ORGANIZATION.id),
-            "collector": DEFAULT_COLLECTOR,
-            "signal": signal_of(parts[-1]),
-        }
-        return _checked(Route(**{name: unsaid[name] if value is None else value for name, value in said.items()}))
+        said = found.groupdict()
+        return Route(
+            said.get("organization") or self.organization or str(DEFAULT_ORGANIZATION.id),
+            said.get("collector") or self.collector or DEFAULT_COLLECTOR,
+            said.get("signal") or self.signal or signal_of(said["file"]),
+        )
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        """Of whole keys: a listing asks this of every object. A file's name is not empty and not hidden."""
+        parts = (_PART_PATTERNS.get(part) or re.escape(part) for part in self._parts)
+        return re.compile("/".join(parts) + r"/(?:.*/)?(?P<file>[^/.][^/]*)", re.DOTALL)
 
     @property
     def _parts(self) -> list[str]:
@@ -184,10 +188,12 @@ class Routes:
 
     def route_of(self, key: str) -> Route | None:
         """The route a key's path states; None for a key that is not raw telemetry (our own segments, strays)."""
-        parts = key.split("/")
-        if key.startswith(SEGMENT_PREFIX) or not parts[-1] or parts[-1].startswith("."):
+        if key.startswith(SEGMENT_PREFIX):
             return None
-        return next((route for entry in self._ranked if (route := entry.route_of(parts))), None)
+        for entry in self._ranked:
+            if key.startswith(entry.fixed) and (route := entry.route_of(key)):
+                return route
+        return None
 
     def __str__(self) -> str:
         return ", ".join(entry.prefix for entry in self.entries)
@@ -206,16 +212,6 @@ def _entry(number: int, value: object) -> Prefix:
         return Prefix(**value)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
-
-
-def _checked(route: Route) -> Route | None:
-    """None if a part of the key is no name."""
-    try:
-        checked_name("organization", route.organization)
-        checked_name("collector", route.collector)
-    except UserError:
-        return None
-    return route if route.signal in SIGNAL_NAMES else None
 
 
 def signal_of(file_name: str) -> str:
