@@ -6,8 +6,10 @@ import gzip
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from isal import isal_zlib
 
@@ -16,6 +18,14 @@ from lakerunner.pipeline.unpack import unpack
 
 CONTENT = os.urandom(3000) + b"otlp" * 50_000
 PACKED = gzip.compress(CONTENT)
+
+
+def zstd(data: bytes) -> bytes:
+    packed: bytes = pa.compress(data, "zstd", asbytes=True)
+    return packed
+
+
+ZSTD = zstd(CONTENT)
 MAX = 1 << 20
 
 
@@ -35,15 +45,64 @@ def reason(key: str, data: bytes, max_bytes: int = MAX) -> str:
         ("members.binpb.gz", gzip.compress(CONTENT[:7]) + gzip.compress(b"") + gzip.compress(CONTENT[7:])),
         ("padded.binpb.gz", PACKED + bytes(1000)),
         ("trailer-of-another.binpb.gz", gzip.compress(CONTENT[:-9]) + gzip.compress(CONTENT[-9:])),
+        ("x.pb", CONTENT),
+        ("x.binpb.zst", ZSTD),
+        ("packed-but-not-named-so.binpb", ZSTD),
+        ("named-gz-but-zstd.binpb.gz", ZSTD),
+        ("frames.pb.zst", zstd(CONTENT[:7]) + zstd(b"") + zstd(CONTENT[7:])),
+        ("skippable.pb.zst", b"\x50\x2a\x4d\x18\x03\0\0\0abc" + ZSTD),
     ],
 )
 def test_content_comes_out_whole(key: str, data: bytes) -> None:
-    assert unpack(key, memoryview(data), MAX) == CONTENT
+    assert unpack(key, memoryview(data), MAX) == ("otlp", CONTENT)
 
 
 def test_plain_content_is_not_copied() -> None:
     data = memoryview(CONTENT)
-    assert unpack("x.binpb", data, MAX) is data
+    assert unpack("x.binpb", data, MAX)[1] is data
+
+
+@pytest.mark.parametrize(
+    ("ending", "found"),
+    [
+        ("binpb", "otlp"),
+        ("pb", "otlp"),
+        ("json", "otlp_json"),
+        ("jsonl", "jsonl"),
+        ("ndjson", "jsonl"),
+        ("csv", "csv"),
+        ("parquet", "parquet"),
+        ("prw1", "prw1"),
+        ("prw2", "prw2"),
+        ("lokipb", "lokipb"),
+        ("lokijson", "lokijson"),
+    ],
+)
+def test_the_ending_says_the_format_however_it_is_packed(ending: str, found: str) -> None:
+    assert unpack(f"a/b/x.{ending}", memoryview(CONTENT), MAX) == (found, CONTENT)
+    assert unpack(f"a/b/x.{ending}.gz", memoryview(PACKED), MAX) == (found, CONTENT)
+    assert unpack(f"a/b/x.{ending.upper()}.zst", memoryview(ZSTD), MAX) == (found, CONTENT)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (lambda: ZSTD[:-3], "cut short"),
+        (lambda: ZSTD[:4], "cut short"),
+        (lambda: ZSTD + b"something else", "damaged"),
+        (lambda: ZSTD[:-10] + b"\xff" * 10, "damaged"),
+        (lambda: CONTENT, "damaged, or none"),
+        (lambda: zstd(b""), "empty once unpacked"),
+    ],
+)
+def test_what_is_no_whole_zstd_says_why(data: Callable[[], bytes], expected: str) -> None:
+    assert expected in reason("x.csv.zst", data())
+
+
+def test_a_zstd_bomb_is_stopped_at_the_limit() -> None:
+    packed = zstd(bytes(64 << 20))
+    assert len(packed) < 16 << 10
+    assert "more than 1048576 bytes" in reason("x.csv.zst", packed)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +129,15 @@ def test_an_empty_plain_file_is_named_so() -> None:
 
 
 def test_an_unknown_ending_names_the_known_ones() -> None:
-    assert reason("otel-raw/a/b/x.json", b"{}") == ("'otel-raw/a/b/x.json' has no ending we know: .binpb, .binpb.gz")
+    assert reason("otel-raw/a/b/x.txt.gz", b"{}") == (
+        "'otel-raw/a/b/x.txt.gz' has no ending we know: .binpb, .pb, .json, .jsonl, .ndjson, .csv, .parquet, .prw1, .prw2, "
+        ".lokipb, .lokijson, each also with .gz or .zst"
+    )
 
 
-@pytest.mark.parametrize("packed", [CONTENT, PACKED, gzip.compress(CONTENT[:5]) + gzip.compress(CONTENT[5:])])
+@pytest.mark.parametrize("packed", [CONTENT, PACKED, gzip.compress(CONTENT[:5]) + gzip.compress(CONTENT[5:]), ZSTD])
 def test_the_limit_is_exact(packed: bytes) -> None:
-    assert len(unpack("x.binpb", memoryview(packed), len(CONTENT))) == len(CONTENT)
+    assert len(unpack("x.binpb", memoryview(packed), len(CONTENT))[1]) == len(CONTENT)
     assert reason("x.binpb", packed, len(CONTENT) - 1) == (
         f"the file unpacks to more than {len(CONTENT) - 1} bytes: raise object_max_bytes to take it"
     )

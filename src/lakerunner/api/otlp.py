@@ -16,9 +16,9 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_body
 from lakerunner.api.errors import RETRY_SECONDS
-from lakerunner.api.otlp_json import request_from_json
 from lakerunner.api.receive import Receiver
 from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+from lakerunner.pipeline.transcode.otlp_json import request_from_json
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"

@@ -20,10 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lakerunner.demo.noise import I64, U64, Mask
+from lakerunner.model.protobuf import DELIMITED as DELIMITED
+from lakerunner.model.protobuf import FIXED32 as FIXED32
+from lakerunner.model.protobuf import FIXED64 as FIXED64
+from lakerunner.model.protobuf import VARINT as VARINT
+from lakerunner.model.protobuf import tag as tag
+from lakerunner.model.protobuf import varint as varint
 
 Bytes = NDArray[np.uint8]
-
-VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
 class Form(Enum):
@@ -69,19 +73,6 @@ class Column:
 
     def take(self, rows: I64) -> Column:
         return Column(self.matrix[rows], None if self.mask is None else self.mask[rows])
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def tag(field: int, wire_type: int) -> bytes:
-    return varint(field << 3 | wire_type)
 
 
 def nested(field: int, *parts: Part) -> Part:

@@ -15,7 +15,7 @@ import pickle
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +32,8 @@ from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
+from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.unpack import unpack
 
 if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
@@ -76,11 +78,13 @@ class _Trouble:
     trace: str
 
 
-def ingest_box(spark: SparkSession, box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult:
+def ingest_box(
+    spark: SparkSession, box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
+) -> BoxResult:
     """Write the box's segments in one Spark job. Unavailable if the store is away, Crashed if a worker died;
     interrupted, it cancels its job."""
     groups = split(box, spark.sparkContext.defaultParallelism)
-    outcomes = _run(spark, groups, partial(_attempt, address=address, limits=limits))
+    outcomes = _run(spark, groups, partial(_attempt, address=address, limits=limits, mappings=mappings))
     results = []
     for outcome in outcomes:
         if isinstance(outcome, _Trouble):
@@ -90,14 +94,17 @@ def ingest_box(spark: SparkSession, box: IngestBox, address: StoreAddress, limit
     return _joined(results)
 
 
-def ingest_group(box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult:
+def ingest_group(
+    box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
+) -> BoxResult:
     """What one task does, and the whole of a box without Spark."""
     arm(limits.failpoint)
     store = shared_store(address)
     spec = signal_named(box.signal)
     failed: list[tuple[SourceObject, str]] = []
     results = []
-    for raws in _batches(store, box.sources, limits, failed):
+    unpacked = partial(_unpacked, signal=box.signal, limits=limits, mappings=mappings)
+    for raws in _batches(_read_ahead(store, box.sources, limits), unpacked, limits, failed):
         made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store))
         results.append(BoxResult(tuple(made.segments), tuple(made.done), tuple(made.failed)))
         raws.clear()  # free them before the next are gathered
@@ -136,9 +143,9 @@ def probe(spark: SparkSession) -> None:
     _run(spark, [0], _nothing)
 
 
-def _attempt(box: IngestBox, address: StoreAddress, limits: IngestLimits) -> BoxResult | _Trouble:
+def _attempt(box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings) -> BoxResult | _Trouble:
     try:
-        return ingest_group(box, address, limits)
+        return ingest_group(box, address, limits, mappings)
     except Exception as error:  # noqa: BLE001 - reported: the driver raises it
         trace = "".join(traceback.format_exception(error, limit=_TRACE_FRAMES))
         return _Trouble(_portable(error), trace)
@@ -153,27 +160,36 @@ def _portable(error: Exception) -> Exception:
 
 
 def _batches(
-    store: ObjectStore,
-    sources: Sequence[SourceObject],
+    readings: Iterable[tuple[SourceObject, Future[memoryview]]],
+    unpacked: Callable[[SourceObject, memoryview], Raw],
     limits: IngestLimits,
     failed: list[tuple[SourceObject, str]],
 ) -> Iterator[list[Raw]]:
     """Unpacked objects, as many at a time as may be held; those that cannot be read go to `failed`."""
     batch: list[Raw] = []
     held = 0
-    for source, reading in _read_ahead(store, sources, limits):
+    for source, reading in readings:
         try:
-            data = unpack(source.key, reading.result(), limits.object_max_bytes)
+            raw = unpacked(source, reading.result())
         except (Corrupt, UserError) as error:
             failed.append((source, str(error)))
             continue
-        if batch and held + len(data) > limits.task_max_bytes:
+        if batch and held + len(raw.data) > limits.task_max_bytes:
             yield batch
             batch, held = [], 0
-        batch.append(Raw(source, data))
-        held += len(data)
+        batch.append(raw)
+        held += len(raw.data)
     if batch:
         yield batch
+
+
+def _unpacked(source: SourceObject, data: memoryview, signal: str, limits: IngestLimits, mappings: Mappings) -> Raw:
+    """The object's content, as OTLP where its format is one that is transcoded."""
+    found, content = unpack(source.key, data, limits.object_max_bytes)
+    transcoder = TRANSCODERS.get(found)
+    if transcoder is None:
+        return Raw(source, content, found)
+    return Raw(source, memoryview(transcoder(signal, content, mappings.of(source.key, signal))))
 
 
 def _read_ahead(

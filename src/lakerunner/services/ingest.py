@@ -24,6 +24,7 @@ from lakerunner.model.signal import SignalSpec
 from lakerunner.model.source import SourceObject, SourceState
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, probe
+from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.services import meters
 from lakerunner.services.attempts import cut
 from lakerunner.services.boxer import readable
@@ -40,6 +41,7 @@ class IngestParts:
     address: StoreAddress
     limits: IngestLimits
     max_attempts: int
+    mappings: Mappings = NO_MAPPINGS
 
 
 class Ingest:
@@ -91,13 +93,13 @@ class Ingest:
 
     def _run(self, box: IngestBox) -> BoxResult | None:
         """None if a worker died at the box, while workers as such live."""
-        identities = [source.identity for source in box.sources]
+        parts, identities = self._parts, [source.identity for source in box.sources]
         self._sources.begin(identities)
         try:
             try:
-                return ingest_box(self._parts.spark, box, self._parts.address, self._parts.limits)
+                return ingest_box(parts.spark, box, parts.address, parts.limits, parts.mappings)
             except Crashed as error:
-                probe(self._parts.spark)
+                probe(parts.spark)
                 log.warning("a worker died at a box", objects=len(box.sources), error=str(error))
                 return None
         except Unavailable:

@@ -22,6 +22,7 @@ from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import IngestLimits
+from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.query.engine import Engine
 from lakerunner.services.announce import Announcer
 from lakerunner.services.boxer import Boxer, box_limits
@@ -85,13 +86,13 @@ def add_boxer(parts: Parts, _say: Say) -> Routes:
 
 def add_ingest(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
+    mappings = read_mapping_file(settings.mapping_file)
     spark = open_spark(settings, parts.runtime)
     say(f"Spark {spark.version} on {settings.spark_master}")
     limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes, settings.failpoint)
     for spec in INGESTED:
-        ingest = Ingest(
-            spec, parts.bus, IngestParts(parts.index, spark, parts.address, limits, settings.box_max_attempts)
-        )
+        attempts = settings.box_max_attempts
+        ingest = Ingest(spec, parts.bus, IngestParts(parts.index, spark, parts.address, limits, attempts, mappings))
         parts.runtime.defer(f"ingest {spec.name}", ingest.close)
         parts.runtime.loop(f"ingest {spec.name}", ingest.step)
     add_relay(parts)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from lakerunner.model.protobuf import varint as varint
 from lakerunner.pipeline.read.memory import load, scan
 
 VARINT, FIXED64, TIME, FIXED32, BYTES, STRING, MESSAGE = range(1, 8)  # kinds of known fields
@@ -74,16 +75,6 @@ class Verdict(NamedTuple):
 def tag_of(number: int, kind: int) -> int:
     """What stands as a varint before a field of this number and kind: one byte if the number is below 16."""
     return number << 3 | _WIRE_TYPE[kind]
-
-
-def varint(number: int) -> bytes:
-    """A number that is not negative, as it stands on the wire."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def grammar(messages: Messages) -> Any:

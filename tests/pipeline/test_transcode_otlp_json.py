@@ -7,8 +7,8 @@ import json
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from lakerunner.api.otlp_json import request_from_json
 from lakerunner.model.errors import UserError
+from lakerunner.pipeline.transcode.otlp_json import request_from_json
 
 REQUEST = {
     "resourceLogs": [

@@ -1,0 +1,23 @@
+"""The formats that are transcoded: one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakerunner.pipeline.transcode.columns import Columns
+from lakerunner.pipeline.transcode.csv import from_csv
+from lakerunner.pipeline.transcode.json_lines import from_json
+from lakerunner.pipeline.transcode.loki import from_loki_json, from_loki_protobuf
+from lakerunner.pipeline.transcode.parquet import from_parquet
+
+# The signal, an object's unpacked bytes, what a mapping file says of it: an export request. Corrupt with the place.
+Transcoder = Callable[[str, memoryview, Columns], bytes]
+
+TRANSCODERS: dict[str, Transcoder] = {
+    "otlp_json": from_json,  # which of the two a file is, its lines say
+    "jsonl": from_json,
+    "csv": from_csv,
+    "parquet": from_parquet,
+    "lokipb": from_loki_protobuf,
+    "lokijson": from_loki_json,
+}

@@ -1,0 +1,130 @@
+"""JSON files: one record or one OTLP request per line, or a single document of either kind.
+
+Each line is looked at for itself: an object with a member like `resourceLogs` is an OTLP request, as the collector's
+file exporter writes them; any other object is a record. A file that is one JSON document over many lines is a request,
+a record or a list of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.pipeline.transcode.columns import Columns, Plan
+from lakerunner.pipeline.transcode.json_text import exactly, parsed
+from lakerunner.pipeline.transcode.lines import MAX_LINE, lines, without_bom
+from lakerunner.pipeline.transcode.otlp_json import REQUEST_MEMBERS, write_request
+from lakerunner.pipeline.transcode.records import Records
+from lakerunner.pipeline.transcode.request import Damage
+from lakerunner.pipeline.transcode.signals import RECORDS
+from lakerunner.pipeline.transcode.values import Members, Unfit
+
+
+def from_json(signal: str, data: memoryview, columns: Columns) -> bytes:
+    """The export request of these records or requests."""
+    data = without_bom(data)
+    target = _Target(signal, RECORDS[signal](columns))
+    damage = Damage()
+    for where, text in _documents(data):
+        try:
+            target.add(text)
+        except Unfit as error:
+            damage.note(where, str(error))
+    damage.refuse()
+    return target.data()
+
+
+class _Target:
+    """Where the lines of one file go."""
+
+    def __init__(self, signal: str, records: Records) -> None:
+        self._signal = signal
+        self._records = records
+        self._requests: list[bytes] = []
+
+    def add(self, text: bytes) -> None:
+        value = parsed(text)
+        if type(value) is dict and not REQUEST_MEMBERS.keys().isdisjoint(value):
+            self._add_request(value)
+        elif type(value) is list:
+            # One by one from the exact reading: there is no text of each to go back to.
+            for index, item in enumerate(exactly(text)):
+                try:
+                    self._add_record(item)
+                except Unfit as error:
+                    raise Unfit(f"item {index}: {error}") from None
+        else:
+            if type(value) is dict and _has_rounded_time(self._records.plans(tuple(value)), list(value.values())):
+                value = exactly(text)
+            self._add_record(value)
+
+    def _add_record(self, value: Any) -> None:
+        if type(value) is dict:
+            self._records.add(tuple(value), list(value.values()))
+        elif type(value) is Members:
+            self._records.add(tuple(name for name, _ in value), [item for _, item in value])
+        else:
+            raise Unfit(f"a record is a JSON object, this is a {_JSON_NAMES[type(value)]}")
+
+    def _add_request(self, value: dict[str, Any]) -> None:
+        found = {REQUEST_MEMBERS[name] for name in value if name in REQUEST_MEMBERS}
+        if found != {self._signal}:
+            raise Unfit(f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}")
+        request = write_request(self._signal, value)
+        self._records.request.count(len(request), 0)
+        self._requests.append(request)
+
+    def data(self) -> bytes:
+        """Requests that stand one behind the other are one request."""
+        records = self._records.data() if not self._requests or self._records.request.records else b""
+        return b"".join((*self._requests, records))
+
+
+_JSON_NAMES = {str: "string", int: "number", float: "number", bool: "boolean", list: "list", type(None): "null"}
+
+
+def _has_rounded_time(plan: Plan, values: list[Any]) -> bool:
+    """Whether a time, or one of an event, came as a float: its digits must be looked at again."""
+    if any(type(values[index]) is float for index in plan.times):
+        return True
+    events = values[plan.at["events"]] if "events" in plan.at else ()
+    return any(
+        type(member) is float
+        for event in (events if type(events) is list else ())
+        if type(event) is dict
+        for member in event.values()
+    )
+
+
+def _documents(data: memoryview) -> Iterator[tuple[str, bytes]]:
+    """(where, text) of each line that is not blank, or of the whole file where the first of them is not JSON but the
+    beginning of some."""
+    first = True
+    for number, line in lines(data):
+        text = line.strip(b" \t\r\n")
+        if not text:
+            continue
+        if first and _goes_on(text, data):
+            yield f"from line {number}", bytes(data)
+            return
+        first = False
+        yield f"line {number}", text
+
+
+def _goes_on(text: bytes, data: memoryview) -> bool:
+    """Whether this first line is the beginning of a document that goes on behind it."""
+    if text[:1] not in b"{[" or len(data) == len(text):
+        return False
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if error.pos < len(text.decode(errors="replace")):
+            return False
+    else:
+        return False
+    if len(data) > MAX_LINE:
+        raise Corrupt(f"a JSON document over many lines is read up to {MAX_LINE >> 20} MB: write one record per line")
+    return True

@@ -1,0 +1,81 @@
+"""JSON to Python values without losing anything on the way.
+
+orjson is fast, but keeps only the last of equal names in an object and rounds integers past 64 bits. Both are found
+afterwards by cheap signs; only then is the text read again by the standard library, which lets us keep it all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from lakerunner.pipeline.transcode.values import MAX_NESTING, Members, Unfit, Written
+
+_HUGE = float(1 << 63)
+
+
+class _Rounded(Exception):
+    """A number that may have had more digits."""
+
+
+def parsed(text: bytes) -> Any:
+    """The value: objects are dicts, or Members where a name stands twice. Unfit with the column where it is no JSON."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise Unfit(f"{line}column {error.colno}: not JSON: {error.msg}") from None
+    try:
+        if _members_written(text) == _members_kept((value,)):
+            return value
+    except _Rounded:
+        pass
+    except RecursionError:
+        raise _too_deep() from None
+    return exactly(text)
+
+
+def exactly(text: bytes) -> Any:
+    """The same by the slow way. Numbers with a point know how they were written."""
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_float=Written)
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _too_deep() -> Unfit:
+    return Unfit(f"a value is nested deeper than {MAX_NESTING} levels")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Members:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else Members(pairs)
+
+
+def _integer(digits: str) -> int | str:
+    """An integer; past 64 bits its digits, which no field or attribute holds as a number."""
+    return int(digits) if len(digits) <= 20 else digits
+
+
+def _members_written(text: bytes) -> int:
+    """How many names of members stand in the text, -1 if that would take reading it. Each is a quote and a colon; an
+    escaped quote before a colon is inside a string."""
+    if b" :" in text or b'\\\\":' in text or b"\t:" in text or b"\n:" in text or b"\r:" in text:
+        return -1
+    return text.count(b'":') - text.count(b'\\":')
+
+
+def _members_kept(values: Iterable[Any]) -> int:
+    count = 0
+    for value in values:
+        kind = type(value)
+        if kind is dict:
+            count += len(value) + _members_kept(value.values())
+        elif kind is list:
+            count += _members_kept(value)
+        elif kind is float and not -_HUGE < value < _HUGE:
+            raise _Rounded
+    return count

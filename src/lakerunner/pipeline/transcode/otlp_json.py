@@ -1,0 +1,278 @@
+"""OTLP/JSON to OTLP protobuf: proto3 JSON, but for trace and span ids, which are hex instead of base64.
+
+Comes in: a request as JSON. Goes out: the same request in protobuf. The writers are made from OTLP's own descriptors,
+so that every field is known; fields from the future are ignored, as OTLP asks of receivers. What has two meanings is
+refused: a member given twice, two members of a kind of which there can be one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from lakerunner.model.errors import UserError
+from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, length, tag, varint
+from lakerunner.pipeline.transcode.json_text import parsed
+from lakerunner.pipeline.transcode.values import Unfit
+
+_REQUESTS = {
+    "logs": ExportLogsServiceRequest.DESCRIPTOR,
+    "metrics": ExportMetricsServiceRequest.DESCRIPTOR,
+    "traces": ExportTraceServiceRequest.DESCRIPTOR,
+}
+# The member by which a request is known, in both spellings.
+REQUEST_MEMBERS = {
+    "resourceLogs": "logs",
+    "resource_logs": "logs",
+    "resourceMetrics": "metrics",
+    "resource_metrics": "metrics",
+    "resourceSpans": "traces",
+    "resource_spans": "traces",
+}
+_IDS = ("trace_id", "span_id", "parent_span_id")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
+_INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
+_WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+Write = Callable[[Any], bytes]
+
+
+class _Wrong(Unfit):
+    """What is wrong, and the path to it."""
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.reason, self.path = reason, path
+
+    def under(self, name: str) -> _Wrong:
+        return _Wrong(self.reason, f"{name}.{self.path}" if self.path and self.path[0] != "[" else name + self.path)
+
+
+def request_from_json(signal: str, data: bytes) -> bytes:
+    """The export request as protobuf bytes. UserError if it is none."""
+    if signal not in _REQUESTS:
+        raise UserError(f"there is no signal {signal!r}: it is one of {', '.join(_REQUESTS)}")
+    try:
+        value = parsed(data)
+    except Unfit as error:
+        raise UserError(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict | list) or type(value) is list:
+        raise UserError("an OTLP/JSON request is an object")
+    try:
+        return write_request(signal, value)
+    except Unfit as error:
+        raise UserError(f"the body is not an OTLP {signal} request: {error}") from error
+
+
+def write_request(signal: str, value: Any) -> bytes:
+    """The request that this parsed JSON is. Unfit, with the path, if it is none."""
+    try:
+        return _message(_REQUESTS[signal])(value)
+    except RecursionError:
+        raise Unfit("it is nested too deeply") from None
+
+
+@cache
+def _message(descriptor: Descriptor) -> Write:
+    """What writes the content of such a message."""
+    fields: dict[str, tuple[int, Write]] = {}
+
+    def write(value: Any) -> bytes:
+        if not fields:  # filled at first use, because messages hold themselves
+            fields.update(_fields(descriptor))
+        if type(value) is not dict:
+            raise _not_an_object(value)
+        parts, seen = [], 0
+        for name, item in value.items():
+            known = fields.get(name)
+            if known is None or item is None:
+                continue
+            bit, write_field = known
+            if seen & bit:
+                raise _Wrong("given twice, or beside another of which there can be only one", name)
+            seen |= bit
+            try:
+                parts.append(write_field(item))
+            except _Wrong as error:
+                raise error.under(name) from None
+        return b"".join(parts)
+
+    return write
+
+
+def _not_an_object(value: Any) -> _Wrong:
+    if type(value) is list or not isinstance(value, list):
+        return _Wrong(f"{_shown(value)} is not an object")
+    names = [name for name, _ in value]
+    return _Wrong("given twice", next(name for name in names if names.count(name) > 1))
+
+
+def _fields(descriptor: Descriptor) -> dict[str, tuple[int, Write]]:
+    """By both of its names, each field's bit, shared by those of which there can be one, and its writer."""
+    fields = {}
+    for field in descriptor.fields:
+        if field.name.endswith("_strindex"):  # profiles alone may use them
+            continue
+        oneof = field.containing_oneof
+        bit = 1 << (64 + oneof.index) if oneof is not None and len(oneof.fields) > 1 else 1 << field.number
+        fields[field.json_name] = fields[field.name] = (bit, _field(field))
+    return fields
+
+
+def _field(field: FieldDescriptor) -> Write:
+    """What writes the whole field: tag, length where there is one, content."""
+    if field.type == FieldDescriptor.TYPE_MESSAGE:
+        content, wire_type = _message(field.message_type), DELIMITED
+    elif field.type == FieldDescriptor.TYPE_BYTES:
+        content, wire_type = (_hex if field.name in _IDS else _base64), DELIMITED
+    elif field.type == FieldDescriptor.TYPE_ENUM:
+        content, wire_type = _enum(field.enum_type), VARINT
+    else:
+        content, wire_type = _SCALARS[field.type]
+    if field.is_repeated:
+        packed = wire_type != DELIMITED
+        return _packed(tag(field.number, DELIMITED), content) if packed else _repeated(tag(field.number, 2), content)
+    field_tag = tag(field.number, wire_type)
+    if wire_type != DELIMITED:
+        return lambda value: field_tag + content(value)
+
+    def write(value: Any) -> bytes:
+        data = content(value)
+        return b"".join((field_tag, length(len(data)), data))
+
+    return write
+
+
+def _repeated(field_tag: bytes, content: Write) -> Write:
+    def write(value: Any) -> bytes:
+        parts: list[bytes] = []
+        for index, item in enumerate(_items(value)):
+            try:
+                data = content(item)
+            except _Wrong as error:
+                raise error.under(f"[{index}]") from None
+            parts += (field_tag, length(len(data)), data)
+        return b"".join(parts)
+
+    return write
+
+
+def _packed(field_tag: bytes, content: Write) -> Write:
+    def write(value: Any) -> bytes:
+        return delimited(field_tag, b"".join([content(item) for item in _items(value)]))
+
+    return write
+
+
+def _items(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise _Wrong(f"{_shown(value)} is not a list")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "..."
+
+
+def _string(value: Any) -> bytes:
+    if type(value) is not str:
+        raise _Wrong(f"{_shown(value)} is not a string")
+    return value.encode()
+
+
+def _hex(value: Any) -> bytes:
+    if type(value) is not str or not _HEX.fullmatch(value):
+        raise _Wrong(f"{_shown(value)} is not hex")
+    return bytes.fromhex(value)
+
+
+def _base64(value: Any) -> bytes:
+    """Base64 with either alphabet, padded or not, as proto3 JSON allows."""
+    try:
+        return base64.b64decode(value.translate(_STANDARD) + "=" * (-len(value) % 4), validate=True)
+    except (AttributeError, ValueError, binascii.Error):
+        raise _Wrong(f"{_shown(value)} is not base64") from None
+
+
+_STANDARD = str.maketrans("-_", "+/")
+
+
+def _bool(value: Any) -> bytes:
+    if type(value) is not bool:
+        raise _Wrong(f"{_shown(value)} is not true or false")
+    return b"\x01" if value else b"\x00"
+
+
+def _double(value: Any) -> bytes:
+    number = value
+    if type(value) is str:
+        number = _WORDS.get(value)
+        try:
+            number = float(value) if number is None and value[:1] in "-0123456789" else number
+        except ValueError:
+            number = None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise _Wrong(f"{_shown(value)} is not a number")
+    try:
+        return struct.pack("<d", number)
+    except OverflowError:
+        raise _Wrong(f"{_shown(value)} is larger than a double") from None
+
+
+def _whole(low: int, high: int, write: Callable[[int], bytes]) -> Write:
+    def content(value: Any) -> bytes:
+        number = value
+        if (type(value) is str and _INTEGER.fullmatch(value)) or (isinstance(value, float) and value.is_integer()):
+            number = int(value)
+        if type(number) is not int or not low <= number <= high:
+            raise _Wrong(f"{_shown(value)} is not a whole number from {low} to {high}")
+        return write(number)
+
+    return content
+
+
+def _enum(enum: Any) -> Write:
+    numbers = {value.name: value.number for value in enum.values}
+
+    def content(value: Any) -> bytes:
+        if type(value) is str and value in numbers:
+            return varint(numbers[value])
+        return _SCALARS[FieldDescriptor.TYPE_INT32][0](value)
+
+    return content
+
+
+def _zigzag(number: int) -> bytes:
+    return varint(number << 1 if number >= 0 else (-number << 1) - 1)
+
+
+def _signed(number: int) -> bytes:
+    return varint(number & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+_I32, _I64 = (-(1 << 31), (1 << 31) - 1), (-(1 << 63), (1 << 63) - 1)
+_U32, _U64 = (0, (1 << 32) - 1), (0, (1 << 64) - 1)
+_SCALARS: dict[int, tuple[Write, int]] = {
+    FieldDescriptor.TYPE_STRING: (_string, DELIMITED),
+    FieldDescriptor.TYPE_BOOL: (_bool, VARINT),
+    FieldDescriptor.TYPE_DOUBLE: (_double, FIXED64),
+    FieldDescriptor.TYPE_INT32: (_whole(*_I32, _signed), VARINT),
+    FieldDescriptor.TYPE_INT64: (_whole(*_I64, _signed), VARINT),
+    FieldDescriptor.TYPE_UINT32: (_whole(*_U32, varint), VARINT),
+    FieldDescriptor.TYPE_UINT64: (_whole(*_U64, varint), VARINT),
+    FieldDescriptor.TYPE_SINT32: (_whole(*_I32, _zigzag), VARINT),
+    FieldDescriptor.TYPE_FIXED32: (_whole(*_U32, struct.Struct("<I").pack), FIXED32),
+    FieldDescriptor.TYPE_FIXED64: (_whole(*_U64, struct.Struct("<Q").pack), FIXED64),
+    FieldDescriptor.TYPE_SFIXED64: (_whole(*_I64, struct.Struct("<q").pack), FIXED64),
+}

@@ -1,0 +1,197 @@
+"""Parquet: one record per row, read a few rows at a time.
+
+Structs and maps become columns with dotted names, lists arrays. Numbers, booleans, strings and binaries keep their
+type; what OTLP has no type for becomes text that says it all: timestamps as RFC 3339, dates and times of day likewise,
+decimals as digits, durations as `1500ms`. Null is no value. A column that is a field of its own as a whole (attributes,
+resource, events, links) stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.pipeline.transcode.columns import Columns
+from lakerunner.pipeline.transcode.records import Records
+from lakerunner.pipeline.transcode.request import Damage
+from lakerunner.pipeline.transcode.signals import RECORDS
+from lakerunner.pipeline.transcode.times import LAST_NS, UNITS, Nanoseconds
+from lakerunner.pipeline.transcode.values import ABSENT, MAX_NESTING, Members, Unfit
+
+_ROWS = 1024  # at a time
+_WHOLE = ("attributes", "resource", "events", "links")
+
+Values = list[Any]
+
+
+def from_parquet(signal: str, data: memoryview, columns: Columns) -> bytes:
+    """The export request of these rows."""
+    records, damage = RECORDS[signal](columns), Damage()
+    row = 0
+    try:
+        for batch in _batches(data):
+            for names, values in _rows(batch, records):
+                row += 1
+                try:
+                    records.add(names, values)
+                except Unfit as error:
+                    damage.note(f"row {row}", str(error))
+    except (pa.ArrowException, OSError) as error:
+        raise Corrupt(f"behind row {row}: not Parquet that can be read: {error}") from None
+    damage.refuse()
+    return records.data()
+
+
+def _batches(data: memoryview) -> Iterator[pa.RecordBatch]:
+    source = pa.BufferReader(pa.py_buffer(data))
+    with pq.ParquetFile(source) as file:
+        coded = [column.path_in_schema for column in _dictionaries(file.metadata)]
+    source.seek(0)
+    with pq.ParquetFile(source, read_dictionary=coded) as file:
+        if not file.schema_arrow.names:
+            raise Corrupt("the Parquet file has no columns")
+        yield from file.iter_batches(batch_size=_ROWS)
+
+
+def _dictionaries(metadata: Any) -> Iterator[Any]:
+    """The columns of the first row group whose texts stand in a dictionary: left there, however often one is used, it
+    takes its place but once."""
+    if metadata.num_row_groups:
+        group = metadata.row_group(0)
+        for index in range(group.num_columns):
+            column = group.column(index)
+            if column.physical_type == "BYTE_ARRAY" and "." not in column.path_in_schema and column.has_dictionary_page:
+                yield column
+
+
+def _rows(batch: pa.RecordBatch, records: Records) -> Iterator[tuple[tuple[str, ...], Values]]:
+    """(names, values) of each row."""
+    whole = {batch.schema.names[index] for index in _whole(batch.schema.names, records)}
+    flat = [
+        leaf
+        for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        for leaf in _flat(name, array, whole)
+    ]
+    plain = [(name, array) for name, array in flat if name in whole or not pa.types.is_map(array.type)]
+    maps = [(name, _values(array)) for name, array in flat if name not in whole and pa.types.is_map(array.type)]
+    names = tuple(name for name, _ in plain)
+    times = set(records.plans(names).times)
+    columns = [
+        _instants(array) if index in times and pa.types.is_timestamp(array.type) else _values(array)
+        for index, (_, array) in enumerate(plain)
+    ]
+    rows: Iterator[tuple[Any, ...]] = zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
+    if not maps:
+        yield from ((names, row) for row in rows)  # type: ignore[misc]
+        return
+    for index, row in enumerate(rows):
+        more = [(f"{name}.{key}", value) for name, of in maps if of[index] is not ABSENT for key, value in of[index]]
+        yield (*names, *(name for name, _ in more)), [*row, *(value for _, value in more)]
+
+
+def _whole(names: list[str], records: Records) -> list[int]:
+    at = records.plans(tuple(names)).at
+    return [at[field] for field in _WHOLE if field in at]
+
+
+def _flat(name: str, array: pa.Array, whole: set[str], level: int = 0) -> Iterator[tuple[str, pa.Array]]:
+    if name in whole or not pa.types.is_struct(array.type):
+        yield name, array
+        return
+    if level == MAX_NESTING:
+        raise Corrupt(f"column {name[:80]!r} is nested deeper than {MAX_NESTING} levels")
+    for field, member in zip(array.type, array.flatten(), strict=True):
+        yield from _flat(f"{name}.{field.name}", member, set(), level + 1)
+
+
+def _instants(array: pa.Array) -> Values:
+    """Timestamps as nanoseconds where OTLP can hold them, else as text."""
+    factor = UNITS[array.type.unit]
+    values: Values = [ABSENT if value is None else value * factor for value in array.cast(pa.int64()).to_pylist()]
+    if all(value is ABSENT or 0 < value <= LAST_NS for value in values):
+        return [ABSENT if value is ABSENT else Nanoseconds(value) for value in values]
+    return [
+        Nanoseconds(value) if value is not ABSENT and 0 < value <= LAST_NS else text
+        for value, text in zip(values, _values(array), strict=True)
+    ]
+
+
+def _values(array: pa.Array) -> Values:
+    """The values of a column, ABSENT for null."""
+    if pa.types.is_dictionary(array.type):
+        values = _values(array.dictionary)
+        return [ABSENT if index is None else values[index] for index in array.indices.to_pylist()]
+    spelled = _cast(array)
+    values = spelled.to_pylist()
+    form = _form(array.type)
+    if form is not None:
+        return [ABSENT if value is None else form(value) for value in values]
+    return [ABSENT if value is None else value for value in values] if array.null_count else values
+
+
+def _cast(array: pa.Array) -> pa.Array:
+    """The same values in types that Python and OTLP have."""
+    for change in (_in_utc, _spelled):
+        kind = change(array.type)
+        if kind != array.type:
+            array = array.cast(kind)
+    return array
+
+
+def _changed(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType], level: int = 0) -> pa.DataType:
+    """The type with its innermost types changed."""
+    if level > MAX_NESTING:
+        raise Corrupt(f"a column is nested deeper than {MAX_NESTING} levels")
+    if pa.types.is_map(kind):
+        return pa.map_(_changed(kind.key_type, change, level + 1), _changed(kind.item_type, change, level + 1))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_changed(field.type, change, level + 1)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.large_list(_changed(kind.value_type, change, level + 1))
+    if pa.types.is_dictionary(kind):
+        return _changed(kind.value_type, change, level + 1)
+    return change(kind)
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    return _changed(
+        kind, lambda one: pa.timestamp(one.unit, "UTC") if pa.types.is_timestamp(one) and one.tz is not None else one
+    )
+
+
+def _spelled(kind: pa.DataType) -> pa.DataType:
+    return _changed(kind, _spelled_one)
+
+
+def _spelled_one(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_decimal(kind):
+        return pa.string()
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    return pa.float32() if pa.types.is_float16(kind) else kind
+
+
+def _form(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """What is left to do for a value of this type once it is in Python; None for nothing."""
+    if pa.types.is_timestamp(kind):
+        return lambda value: value.replace(" ", "T", 1)
+    if pa.types.is_duration(kind):
+        return lambda value: f"{value}{kind.unit}"
+    if pa.types.is_map(kind):
+        item, key = _form(kind.item_type), _form(kind.key_type) or str
+        return lambda value: Members((key(name), _formed(item, one)) for name, one in value)
+    if pa.types.is_struct(kind):
+        forms = {field.name: _form(field.type) for field in kind}
+        return lambda value: {name: _formed(forms[name], one) for name, one in value.items() if one is not None}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        inner = _form(kind.value_type)
+        return None if inner is None else lambda value: [_formed(inner, one) for one in value]
+    return None
+
+
+def _formed(form: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if form is None or value is None else form(value)

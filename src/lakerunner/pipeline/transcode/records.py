@@ -1,0 +1,185 @@
+"""Records of named values, as JSON lines, CSV and Parquet hold them, to OTLP: what the three signals share.
+
+Comes in: the names and values of one record after the other. Goes out: an export request. What always holds: each
+value goes to its field, or is an attribute under its own name; a value that its field cannot hold is an attribute too.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import orjson
+
+from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
+from lakerunner.pipeline.transcode.columns import Columns, Plan, Plans
+from lakerunner.pipeline.transcode.request import Request
+from lakerunner.pipeline.transcode.times import instant
+from lakerunner.pipeline.transcode.values import ABSENT, Members, any_value, key_value, key_values
+
+SERVICE_NAME = "service.name"
+RESOURCE_ATTRIBUTES = b"\x0a"  # of a Resource
+_VALUE = b"\x12"  # of a KeyValue
+_INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
+_MAX_SERVICES = 4096
+
+
+class Kept(bytes):
+    """A field that does not say all that the column said: the column stays an attribute as well."""
+
+
+# A value and the unit its column is known to have, "" if none: the field's bytes, or None if it cannot hold the value.
+Place = Callable[[Any, str], bytes | None]
+
+
+def integer(value: Any) -> int | None:
+    """A whole number, or the digits of one."""
+    if type(value) is int:
+        return value
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        return int(value)
+    return None
+
+
+def members(value: Any) -> Iterable[tuple[str, Any]] | None:
+    """The members of an object, or of a text that is a JSON object."""
+    if isinstance(value, str) and value[:1] == "{":
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return None
+    if type(value) is dict:
+        return value.items()
+    return value if type(value) is Members else None
+
+
+def text_in(field: int) -> Place:
+    field_tag = tag(field, 2)
+    return lambda value, _: delimited(field_tag, value.encode()) if isinstance(value, str) else None
+
+
+def time_in(field: int) -> Place:
+    field_tag = tag(field, FIXED64)
+    pack = struct.Struct("<Q").pack
+
+    def place(value: Any, unit: str) -> bytes | None:
+        found = instant(value, unit)
+        if found is None:
+            return None
+        data = field_tag + pack(found.ns)
+        return data if found.exact else Kept(data)
+
+    return place
+
+
+def id_in(field: int, size: int) -> Place:
+    """A trace or span id of so many bytes, as hex or as bytes; one of zeros is none."""
+    field_tag = tag(field, 2) + length(size)
+
+    def place(value: Any, _: str) -> bytes | None:
+        data = identifier(value, size)
+        return None if data is None else field_tag + data
+
+    return place
+
+
+def identifier(value: Any, size: int) -> bytes | None:
+    if isinstance(value, str) and len(value) == 2 * size and value.isalnum():
+        try:
+            value = bytes.fromhex(value)
+        except ValueError:
+            return None
+    if isinstance(value, bytes) and len(value) == size and any(value):
+        return value
+    return None
+
+
+def fixed32_in(field: int) -> Place:
+    field_tag = tag(field, FIXED32)
+
+    def place(value: Any, _: str) -> bytes | None:
+        number = integer(value)
+        return field_tag + struct.pack("<I", number) if number is not None and 0 <= number < 1 << 32 else None
+
+    return place
+
+
+class Records(ABC):
+    """One signal's records on their way into a request."""
+
+    signal: ClassVar[str]
+    attribute_tag: ClassVar[bytes]
+    places: ClassVar[Mapping[str, Place]]  # fields that stand in the item itself
+
+    def __init__(self, columns: Columns) -> None:
+        self.plans = Plans(self.signal, columns)
+        self.request = Request()
+        self._services: dict[str, bytes] = {}
+
+    @abstractmethod
+    def add(self, names: tuple[str, ...], values: Sequence[Any]) -> None:
+        """One record; a value may be ABSENT. Unfit if it cannot be one of this signal."""
+
+    def data(self) -> bytes:
+        return self.request.data()
+
+    def placed(self, plan: Plan, values: Sequence[Any], parts: list[bytes]) -> dict[str, Any]:
+        """Append to `parts` what stands in the item itself: its own fields, and the columns that are no field.
+        What comes back are the fields that are still to be placed, by name."""
+        places, units = self.places, plan.units
+        open_fields: dict[str, Any] = {}
+        for field, index in plan.at.items():
+            value = values[index]
+            if value is ABSENT:
+                continue
+            place = places.get(field)
+            if place is None:
+                open_fields[field] = value
+                continue
+            data = place(value, units.get(field, ""))
+            if data is not None:
+                parts.append(data)
+            if type(data) is not bytes:
+                open_fields[field] = value
+        attribute_tag = self.attribute_tag
+        for index, key in plan.rest:
+            value = values[index]
+            if value is ABSENT:
+                continue
+            data = any_value(value)
+            pair = b"".join((key, _VALUE, length(len(data)), data))
+            parts += (attribute_tag, length(len(pair)), pair)
+        return open_fields
+
+    def close(self, open_fields: dict[str, Any], names: Mapping[str, str], parts: list[bytes]) -> bytes:
+        """Take the attributes, the resource and the service of the fields that are left, and make attributes of all
+        others. What comes back is the resource's content."""
+        spliced = members(open_fields.get("attributes"))
+        if spliced is not None:
+            parts.append(key_values(self.attribute_tag, spliced))
+            del open_fields["attributes"]
+        resource = self._resource(open_fields)
+        for field, value in open_fields.items():
+            parts.append(key_value(self.attribute_tag, names[field], value))
+        return resource
+
+    def _resource(self, open_fields: dict[str, Any]) -> bytes:
+        content, named = b"", False
+        pairs = members(open_fields.get("resource"))
+        if pairs is not None:
+            pairs = list(pairs)
+            content, named = key_values(RESOURCE_ATTRIBUTES, pairs), SERVICE_NAME in dict(pairs)
+            del open_fields["resource"]
+        service = open_fields.get("service")
+        if named or not isinstance(service, str):
+            return content
+        del open_fields["service"]
+        found = self._services.get(service)
+        if found is None:
+            if len(self._services) == _MAX_SERVICES:
+                self._services.clear()
+            found = self._services[service] = key_value(RESOURCE_ATTRIBUTES, SERVICE_NAME, service)
+        return found + content

@@ -1,0 +1,85 @@
+"""Python values as OTLP's AnyValue and KeyValue, written straight as protobuf.
+
+Comes in: what parsers of JSON, CSV and Parquet give. Goes out: the bytes of one message. What always holds: the type
+is kept (int, double, bool, bytes, array, kvlist, empty), an integer that int64 cannot hold is kept as its digits in a
+string, and nothing is nested deeper than the OTLP reader takes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from lakerunner.model.protobuf import delimited, length, varint
+
+# Levels of objects and arrays in one value. An object takes three messages a level, the reader goes down to a
+# hundred, and the deepest place of an attribute is seven down.
+MAX_NESTING = 30
+
+_KEY, _VALUE = b"\x0a", b"\x12"  # of a KeyValue; ArrayValue and KeyValueList hold their items under the first
+_STRING, _INT, _DOUBLE, _ARRAY, _KVLIST, _BYTES = b"\x0a", b"\x18", b"\x21", b"\x2a", b"\x32", b"\x3a"
+_TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+_double = struct.Struct("<d").pack
+
+
+class Unfit(Exception):
+    """A record that cannot be taken, with the reason. Whoever knows its line makes it Corrupt."""
+
+
+ABSENT = object()  # no value at all: an empty cell, a null of Parquet; a null of JSON is a value
+
+
+class Members(list[tuple[str, Any]]):
+    """A JSON object in which a name may stand more than once."""
+
+
+class Written(float):
+    """A double that knows the text it was read from."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Written:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+def any_value(value: Any, level: int = 0) -> bytes:
+    """The content of an AnyValue."""
+    kind = type(value)
+    if kind is str:
+        data = value.encode()
+        return b"".join((_STRING, length(len(data)), data))
+    if kind is bool:
+        return _TRUE if value else _FALSE
+    if kind is int:
+        if -(1 << 63) <= value < 1 << 63:
+            return _INT + varint(value & _MASK)
+        return delimited(_STRING, str(value).encode())
+    if kind is float or kind is Written:
+        return _DOUBLE + _double(value)
+    if value is None:
+        return b""
+    if kind is bytes:
+        return delimited(_BYTES, value)
+    if level == MAX_NESTING:
+        raise Unfit(f"a value is nested deeper than {MAX_NESTING} levels")
+    if kind is list or kind is tuple:
+        return delimited(_ARRAY, b"".join([delimited(_KEY, any_value(item, level + 1)) for item in value]))
+    if kind is dict or kind is Members:
+        pairs = value.items() if kind is dict else value
+        return delimited(_KVLIST, b"".join([key_value(_KEY, key, item, level + 1) for key, item in pairs]))
+    raise TypeError(f"{kind.__name__} is not a value of OTLP")
+
+
+def key_value(field_tag: bytes, key: str, value: Any, level: int = 0) -> bytes:
+    """A KeyValue in the field of this tag."""
+    name, data = key.encode(), any_value(value, level)
+    pair = b"".join((_KEY, length(len(name)), name, _VALUE, length(len(data)), data))
+    return b"".join((field_tag, length(len(pair)), pair))
+
+
+def key_values(field_tag: bytes, pairs: Iterable[tuple[str, Any]]) -> bytes:
+    return b"".join([key_value(field_tag, key, value) for key, value in pairs])
