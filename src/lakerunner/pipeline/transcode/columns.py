@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from lakerunner.model.protobuf import delimited
+from lakerunner.pipeline.transcode.values import attribute_key
 
 _SIGNS = str.maketrans("", "", "_.-@$ ")
 # What a name may end with to say the unit of a time or duration.
@@ -89,16 +89,16 @@ GUESSES: Mapping[str, Guesses] = {
 TIMES = ("timestamp", "observed_timestamp", "start", "end", "duration")
 
 _MAX_PLANS = 1024  # shapes of records that are remembered at once
-_ATTRIBUTE_KEY = b"\x0a"
 
 
 class Plan(NamedTuple):
-    """`at` gives the place of each field's column, in the order of GUESSES; `units` the unit that a time's column is
-    known to have; `times` the places of times; `rest` the places of all other columns, and their keys as a KeyValue
-    begins with them."""
+    """`at` gives the place of each field's column; `units` the unit that a time's column is known to have; `fields` all
+    of it, as (field, place, unit or ""), in the order of GUESSES; `times` the places of times; `rest` the places of all
+    other columns, and their keys as a KeyValue begins with them."""
 
     at: dict[str, int]
     units: dict[str, str]
+    fields: tuple[tuple[str, int, str], ...]
     times: tuple[int, ...]
     rest: tuple[tuple[int, bytes], ...]
 
@@ -142,20 +142,19 @@ class Plans:
             at[guess.field], best[guess.field] = index, guess.rank
             if guess.unit and guess.field not in self._columns.units:
                 units[guess.field] = guess.unit
-        at = {field: at[field] for field in self._order if field in at}
         taken = set(at.values())
         rest = ((index, attribute_key(name)) for index, name in enumerate(names) if index not in taken)
-        return Plan(at, units, tuple(index for field, index in at.items() if field in TIMES), tuple(rest))
+        return Plan(
+            at,
+            units,
+            tuple((field, at[field], units.get(field, "")) for field in self._order if field in at),
+            tuple(index for field, index in at.items() if field in TIMES),
+            tuple(rest),
+        )
 
 
 def plain_name(name: str) -> str:
     return name.translate(_SIGNS).lower()
-
-
-@lru_cache(maxsize=4096)
-def attribute_key(name: str) -> bytes:
-    """The key, as a KeyValue begins."""
-    return delimited(_ATTRIBUTE_KEY, name.encode())
 
 
 class _Guess(NamedTuple):

@@ -14,7 +14,7 @@ import orjson
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.transcode.columns import Columns, Plan
-from lakerunner.pipeline.transcode.json_text import exactly, parsed
+from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique, whole
 from lakerunner.pipeline.transcode.lines import MAX_LINE, lines, without_bom
 from lakerunner.pipeline.transcode.otlp_json import REQUEST_MEMBERS, write_request
 from lakerunner.pipeline.transcode.records import Records
@@ -46,10 +46,12 @@ class _Target:
         self._requests: list[bytes] = []
 
     def add(self, text: bytes) -> None:
-        value = parsed(text)
+        value = loaded(text)
         if type(value) is dict and not REQUEST_MEMBERS.keys().isdisjoint(value):
-            self._add_request(value)
-        elif type(value) is list:
+            self._add_request(value if names_are_unique(text, value) else exactly(text))
+            return
+        value = whole(text, value)
+        if type(value) is list:
             # One by one from the exact reading: there is no text of each to go back to.
             for index, item in enumerate(exactly(text)):
                 try:
@@ -69,8 +71,9 @@ class _Target:
         else:
             raise Unfit(f"a record is a JSON object, this is a {_JSON_NAMES[type(value)]}")
 
-    def _add_request(self, value: dict[str, Any]) -> None:
-        found = {REQUEST_MEMBERS[name] for name in value if name in REQUEST_MEMBERS}
+    def _add_request(self, value: Any) -> None:
+        names = value if type(value) is dict else (name for name, _ in value)
+        found = {REQUEST_MEMBERS[name] for name in names if name in REQUEST_MEMBERS}
         if found != {self._signal}:
             raise Unfit(f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}")
         request = write_request(self._signal, value)

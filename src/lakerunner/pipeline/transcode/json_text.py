@@ -21,13 +21,27 @@ class _Rounded(Exception):
     """A number that may have had more digits."""
 
 
-def parsed(text: bytes) -> Any:
-    """The value: objects are dicts, or Members where a name stands twice. Unfit with the column where it is no JSON."""
+def loaded(text: bytes) -> Any:
+    """What orjson makes of it. Unfit with the column where it is no JSON."""
     try:
-        value = orjson.loads(text)
+        return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         raise Unfit(f"{line}column {error.colno}: not JSON: {error.msg}") from None
+
+
+def parsed(text: bytes) -> Any:
+    """The value: objects are dicts, or Members where a name stands twice."""
+    return whole(text, loaded(text))
+
+
+def names_are_unique(text: bytes, value: Any) -> bool:
+    """Whether no object of the text that orjson loaded as this value has a name twice; False where that is not sure."""
+    return 0 <= _members_written(text) == _members_written(orjson.dumps(value))
+
+
+def whole(text: bytes, value: Any) -> Any:
+    """The value that orjson loaded, or where it lost something, the exact one."""
     try:
         if _members_written(text) == _members_kept((value,)):
             return value

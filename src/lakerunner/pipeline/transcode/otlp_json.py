@@ -22,8 +22,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, length, tag, varint
-from lakerunner.pipeline.transcode.json_text import parsed
-from lakerunner.pipeline.transcode.values import Unfit
+from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique
+from lakerunner.pipeline.transcode.values import SHORT, SHORT_VALUES, Unfit
 
 _REQUESTS = {
     "logs": ExportLogsServiceRequest.DESCRIPTOR,
@@ -42,7 +42,10 @@ REQUEST_MEMBERS = {
 _IDS = ("trace_id", "span_id", "parent_span_id")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 _INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
+_EXACT = float(1 << 53)  # up to here a double that is whole is the number that was written
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+_FIRST = b"\x0a"
 
 Write = Callable[[Any], bytes]
 
@@ -63,13 +66,13 @@ def request_from_json(signal: str, data: bytes) -> bytes:
     if signal not in _REQUESTS:
         raise UserError(f"there is no signal {signal!r}: it is one of {', '.join(_REQUESTS)}")
     try:
-        value = parsed(data)
+        value = loaded(data)
     except Unfit as error:
         raise UserError(f"the body is not JSON: {error}") from error
-    if not isinstance(value, dict | list) or type(value) is list:
+    if type(value) is not dict:
         raise UserError("an OTLP/JSON request is an object")
     try:
-        return write_request(signal, value)
+        return write_request(signal, value if names_are_unique(data, value) else exactly(data))
     except Unfit as error:
         raise UserError(f"the body is not an OTLP {signal} request: {error}") from error
 
@@ -107,7 +110,22 @@ def _message(descriptor: Descriptor) -> Write:
                 raise error.under(name) from None
         return b"".join(parts)
 
-    return write
+    return _text_attributes_first(write) if descriptor.name == "KeyValue" else write
+
+
+def _text_attributes_first(write: Write) -> Write:
+    """The same, but a KeyValue that holds a text, as most do, is written without looking at it member by member."""
+
+    def write_pair(value: Any) -> bytes:
+        inner = value.get("value") if type(value) is dict and len(value) == 2 else None
+        if type(inner) is dict and len(inner) == 1:
+            key, text = value.get("key"), inner.get("stringValue")
+            if type(key) is str and type(text) is str and len(data := text.encode()) < SHORT:
+                name = key.encode()
+                return b"".join((_FIRST, length(len(name)), name, SHORT_VALUES[len(data)], data))
+        return write(value)
+
+    return write_pair
 
 
 def _not_an_object(value: Any) -> _Wrong:
@@ -233,7 +251,8 @@ def _double(value: Any) -> bytes:
 def _whole(low: int, high: int, write: Callable[[int], bytes]) -> Write:
     def content(value: Any) -> bytes:
         number = value
-        if (type(value) is str and _INTEGER.fullmatch(value)) or (isinstance(value, float) and value.is_integer()):
+        digits = type(value) is str and _INTEGER.fullmatch(value)
+        if digits or (isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT):
             number = int(value)
         if type(number) is not int or not low <= number <= high:
             raise _Wrong(f"{_shown(value)} is not a whole number from {low} to {high}")

@@ -18,7 +18,7 @@ from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
 from lakerunner.pipeline.transcode.columns import Columns, Plan, Plans
 from lakerunner.pipeline.transcode.request import Request
 from lakerunner.pipeline.transcode.times import instant
-from lakerunner.pipeline.transcode.values import ABSENT, Members, any_value, key_value, key_values
+from lakerunner.pipeline.transcode.values import ABSENT, SHORT, SHORT_VALUES, Members, any_value, key_value, key_values
 
 SERVICE_NAME = "service.name"
 RESOURCE_ATTRIBUTES = b"\x0a"  # of a Resource
@@ -129,17 +129,14 @@ class Records(ABC):
     def placed(self, plan: Plan, values: Sequence[Any], parts: list[bytes]) -> dict[str, Any]:
         """Append to `parts` what stands in the item itself: its own fields, and the columns that are no field.
         What comes back are the fields that are still to be placed, by name."""
-        places, units = self.places, plan.units
+        places = self.places
         open_fields: dict[str, Any] = {}
-        for field, index in plan.at.items():
+        for field, index, unit in plan.fields:
             value = values[index]
             if value is ABSENT:
                 continue
             place = places.get(field)
-            if place is None:
-                open_fields[field] = value
-                continue
-            data = place(value, units.get(field, ""))
+            data = None if place is None else place(value, unit)
             if data is not None:
                 parts.append(data)
             if type(data) is not bytes:
@@ -149,9 +146,13 @@ class Records(ABC):
             value = values[index]
             if value is ABSENT:
                 continue
-            data = any_value(value)
-            pair = b"".join((key, _VALUE, length(len(data)), data))
-            parts += (attribute_tag, length(len(pair)), pair)
+            if type(value) is str and len(text := value.encode()) < SHORT:
+                # Nearly every attribute, so it is written without a call.
+                parts += (attribute_tag, length(len(key) + 4 + len(text)), key, SHORT_VALUES[len(text)], text)
+            else:
+                content = any_value(value)
+                size = length(len(content))
+                parts += (attribute_tag, length(len(key) + 1 + len(size) + len(content)), key, _VALUE, size, content)
         return open_fields
 
     def close(self, open_fields: dict[str, Any], names: Mapping[str, str], parts: list[bytes]) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from lakerunner.model.protobuf import delimited, length, varint
@@ -21,6 +22,9 @@ _KEY, _VALUE = b"\x0a", b"\x12"  # of a KeyValue; ArrayValue and KeyValueList ho
 _STRING, _INT, _DOUBLE, _ARRAY, _KVLIST, _BYTES = b"\x0a", b"\x18", b"\x21", b"\x2a", b"\x32", b"\x3a"
 _TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
+# How the value of a KeyValue begins that is a string of so many bytes, up to where lengths take a second byte.
+SHORT = 126
+SHORT_VALUES = tuple(_VALUE + bytes([size + 2]) + _STRING + bytes([size]) for size in range(SHORT))
 _double = struct.Struct("<d").pack
 
 
@@ -56,7 +60,7 @@ def any_value(value: Any, level: int = 0) -> bytes:
         return _TRUE if value else _FALSE
     if kind is int:
         if -(1 << 63) <= value < 1 << 63:
-            return _INT + varint(value & _MASK)
+            return _INT + (length(value) if value >= 0 else varint(value & _MASK))
         return delimited(_STRING, str(value).encode())
     if kind is float or kind is Written:
         return _DOUBLE + _double(value)
@@ -76,9 +80,22 @@ def any_value(value: Any, level: int = 0) -> bytes:
 
 def key_value(field_tag: bytes, key: str, value: Any, level: int = 0) -> bytes:
     """A KeyValue in the field of this tag."""
-    name, data = key.encode(), any_value(value, level)
-    pair = b"".join((_KEY, length(len(name)), name, _VALUE, length(len(data)), data))
-    return b"".join((field_tag, length(len(pair)), pair))
+    name = attribute_key(key)
+    if type(value) is str and len(text := value.encode()) < SHORT:
+        return b"".join((field_tag, length(len(name) + 4 + len(text)), name, SHORT_VALUES[len(text)], text))
+    data = any_value(value, level)
+    size = length(len(data))
+    return b"".join((field_tag, length(len(name) + 1 + len(size) + len(data)), name, _VALUE, size, data))
+
+
+def attribute_key(name: str) -> bytes:
+    """The key, as a KeyValue begins with it."""
+    return _short_key(name) if len(name) < SHORT else delimited(_KEY, name.encode())
+
+
+@lru_cache(maxsize=8192)
+def _short_key(name: str) -> bytes:
+    return delimited(_KEY, name.encode())
 
 
 def key_values(field_tag: bytes, pairs: Iterable[tuple[str, Any]]) -> bytes:
