@@ -1,8 +1,8 @@
 """Ingest of log files in every input format: records per second through transcoding and make_segments.
 
-The same records are written in each format; the figures are ratios to the same records as OTLP protobuf in the same run,
-so that the machine does not matter. The ways take turns, and the best turn of each counts, in CPU time, because other work on the machine takes turns too. Exit code 1 if a format gives
-another number of rows.
+The same records are written in each format; the figures are ratios to the same records as OTLP protobuf in the same
+run, so that the machine does not matter. The ways take turns, and the best turn of each counts, in CPU time, because
+other work on the machine takes turns too. Exit code 1 if a format gives another number of rows.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import csv
 import io
 import sys
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -81,7 +82,7 @@ def otlp_json(records: list[Record]) -> bytes:
         for record in _records_of(value):
             for name in ("traceId", "spanId"):
                 if name in record:
-                    record[name] = __import__("base64").b64decode(record[name]).hex()
+                    record[name] = b64decode(record[name]).hex()
         lines.append(orjson.dumps(value))
     return b"\n".join(lines)
 

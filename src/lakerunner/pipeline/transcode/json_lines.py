@@ -33,6 +33,8 @@ def from_json(signal: str, data: memoryview, columns: Columns) -> bytes:
             target.add(text)
         except Unfit as error:
             damage.note(where, str(error))
+        except UnicodeEncodeError:  # half of a surrogate pair, which the slow way lets pass
+            damage.note(where, "not JSON: text that is no Unicode")
     damage.refuse()
     return target.data()
 

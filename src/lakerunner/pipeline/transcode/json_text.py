@@ -7,6 +7,7 @@ afterwards by cheap signs; only then is the text read again by the standard libr
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,12 +23,22 @@ class _Rounded(Exception):
 
 
 def loaded(text: bytes) -> Any:
-    """What orjson makes of it. Unfit with the column where it is no JSON."""
+    """What orjson makes of it. Unfit with the place where it is no JSON."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        raise Unfit(f"{line}column {error.colno}: not JSON: {error.msg}") from None
+        if "infinity" in error.msg:  # more digits than a double has: the slow way keeps them
+            return exactly(text)
+        raise _not_json(text, error) from None
+
+
+def _not_json(text: bytes, error: json.JSONDecodeError) -> Unfit:
+    try:
+        text.decode()
+    except UnicodeDecodeError as bad:
+        return Unfit(f"byte {bad.start + 1}: not UTF-8")
+    line = f"line {error.lineno}, " if error.lineno > 1 else ""
+    return Unfit(f"{line}column {error.colno}: not JSON: {error.msg}")
 
 
 def parsed(text: bytes) -> Any:
@@ -55,9 +66,23 @@ def whole(text: bytes, value: Any) -> Any:
 def exactly(text: bytes) -> Any:
     """The same by the slow way. Numbers with a point know how they were written."""
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_float=Written)
+        return json.loads(
+            text, object_pairs_hook=_object, parse_int=_integer, parse_float=_double, parse_constant=_refused
+        )
+    except json.JSONDecodeError as error:
+        raise _not_json(text, error) from None
     except RecursionError:
         raise _too_deep() from None
+
+
+def _refused(word: str) -> Any:
+    raise Unfit(f"not JSON: {word}")
+
+
+def _double(digits: str) -> Written | str:
+    """A double; past the largest its digits."""
+    number = Written(digits)
+    return digits if math.isinf(number) else number
 
 
 def _too_deep() -> Unfit:

@@ -1,0 +1,94 @@
+"""CSV to OTLP: cells in their columns, strings unless a field makes more of them; ragged rows refused with the line."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
+
+from lakerunner.pipeline.transcode import request
+
+NS = 1_700_000_000_123_456_789
+
+
+def test_fields_are_read_and_all_other_cells_stay_strings() -> None:
+    data = (
+        "\ufefftime,Message,severity,TraceID,span_id,app,code,ok,attributes,\r\n"
+        f'1700000000.123456789,"a ""b"",\r\nc",error,{TRACE_ID.hex()},{SPAN_ID.hex()},cart,'
+        '007,true,"{""n"": 1}",x\r\n'
+        "\r\n"
+        'soon,,,,,,,,"{""n"": ",\r\n'
+    )
+    same(
+        transcoded("csv", "logs", data.encode()),
+        logs_request(
+            (
+                "cart",
+                {
+                    "time_unix_nano": NS,
+                    "body": 'a "b",\r\nc',
+                    "severity_text": "error",
+                    "severity_number": 17,
+                    "trace_id": TRACE_ID,
+                    "span_id": SPAN_ID,
+                },
+                {"code": "007", "ok": "true", "n": 1, "column_10": "x"},
+            ),
+            (None, {}, {"time": "soon", "attributes": '{"n": '}),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a,b\n1,2\n3\n", "line 3: 1 cells, the header has 2"),
+        (b'a,b\n1,"2\n2"\n3,4,5\n', "line 4: 3 cells, the header has 2"),
+        (b"a,b\n1\n1,2\n1,2,3\n,,,\n", "line 2: 1 cells, the header has 2; 2 further bad records"),
+        (b'a\nx\n"open\n\n', "line 3: not CSV: unexpected end of data"),
+        (b'a\n"x"y\n', "line 2: not CSV: "),
+        (b"a\n\xff\n", "line 2, byte 1: not UTF-8"),
+        (b"\n\n", "a CSV file begins with a header, this one is blank"),
+    ],
+)
+def test_what_is_no_csv_is_named_with_its_line(data: bytes, expected: str) -> None:
+    assert reason("csv", "logs", data).startswith(expected)
+
+
+def test_a_header_alone_holds_no_records() -> None:
+    assert [len(resource.scope_logs) for resource in transcoded("csv", "logs", b"a,b\n").resource_logs] == [0]
+
+
+def test_columns_of_equal_names_are_both_kept() -> None:
+    found = transcoded("csv", "logs", b"a,a,msg,msg\n1,2,x,y\n")
+    record = found.resource_logs[0].scope_logs[0].log_records[0]
+    assert record.body.string_value == "x"
+    assert [(pair.key, pair.value.string_value) for pair in record.attributes] == [("a", "1"), ("a", "2"), ("msg", "y")]
+
+
+def test_a_long_header_cannot_unfold_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "MAX_BYTES", 4 << 20)
+    data = b"k" * 100_000 + b"\n" + b"1\n" * 100_000
+    assert reason("csv", "logs", data) == "the file unfolds to more than 4 MB of OTLP: send smaller files"
+
+
+def test_a_cell_may_be_long_but_not_longer_than_a_line() -> None:
+    longest = "x" * 200_000  # past the csv module's own limit
+    same(transcoded("csv", "logs", f"msg\n{longest}\n".encode()), logs_request((None, {"body": longest}, {})))
+
+
+CELL = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 4).flatmap(lambda width: st.lists(st.lists(CELL, min_size=width, max_size=width), min_size=1)))
+def test_any_cells_come_back_equal(rows: list[list[str]]) -> None:
+    names = [f"x-{index}" for index in range(len(rows[0]))]
+    out = io.StringIO()
+    csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([names, *rows])
+    wanted = logs_request(*((None, {}, dict(zip(names, row, strict=True))) for row in rows))
+    same(transcoded("csv", "logs", out.getvalue().encode()), wanted)

@@ -1,0 +1,257 @@
+"""JSON lines to OTLP logs: every value in its field or among the attributes, exactly, or the line that cannot be."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
+
+from lakerunner.pipeline.transcode import lines, request
+from lakerunner.pipeline.transcode.columns import GUESSED, Columns
+from lakerunner.pipeline.transcode.values import MAX_NESTING
+
+NS = 1_700_000_000_123_456_789
+
+
+def one(text: str | bytes, columns: Columns = GUESSED) -> Any:
+    return transcoded("jsonl", "logs", text.encode() if isinstance(text, str) else text, columns)
+
+
+def test_the_usual_names_become_fields_and_the_rest_attributes_with_their_types() -> None:
+    record = {
+        "@timestamp": "2023-11-14T22:13:20.123456789Z",
+        "msg": "paid",
+        "Level": "Warning",
+        "traceId": TRACE_ID.hex().upper(),
+        "span.id": SPAN_ID.hex(),
+        "service.name": "cart",
+        "trace_flags": 1,
+        "int": 2**53 + 1,
+        "least": -(2**63),
+        "most": 2**63 - 1,
+        "unsigned": 2**64 - 1,
+        "double": 1.5,
+        "yes": True,
+        "nothing": None,
+        "list": [1, "a", None, [2.5, False], {"k": 1}],
+        "object": {"a": {"b": "c"}, "empty": {}, "none": []},
+        "text": "not the message: msg stands before it",
+    }
+    attributes = {name: record[name] for name in list(record)[7:]}
+    fields = {
+        "time_unix_nano": NS,
+        "body": "paid",
+        "severity_text": "Warning",
+        "severity_number": 13,
+        "trace_id": TRACE_ID,
+        "span_id": SPAN_ID,
+        "flags": 1,
+    }
+    same(one(json.dumps(record)), logs_request(("cart", fields, attributes)))
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "attributes"),
+    [
+        ('{"ts": 1700000000.123456789, "log": "a"}', {"time_unix_nano": NS, "body": "a"}, {}),
+        ('{"ts": 1.7e9}', {"time_unix_nano": 1_700_000_000 * 10**9}, {}),
+        ('{"timestamp_ms": 1700000000123}', {"time_unix_nano": 1_700_000_000_123 * 10**6}, {}),
+        ('{"timeUnixNano": "86400000000000"}', {"time_unix_nano": 86_400_000_000_000}, {}),
+        ('{"time": "yesterday"}', {}, {"time": "yesterday"}),
+        ('{"time": null}', {}, {"time": None}),
+        ('{"time": 0}', {}, {"time": 0}),
+        (
+            '{"time": "2023-11-14T22:13:20.1234567899Z"}',
+            {"time_unix_nano": NS},
+            {"time": "2023-11-14T22:13:20.1234567899Z"},
+        ),
+        ('{"time": 1700000000, "ts": 1700000001}', {"time_unix_nano": 1_700_000_000 * 10**9}, {"ts": 1700000001}),
+        ('{"ts": 1700000001, "time": 1700000000}', {"time_unix_nano": 1_700_000_000 * 10**9}, {"ts": 1700000001}),
+        ('{"message": {"a": [1]}}', {"body": {"a": [1]}}, {}),
+        ('{"message": null}', {"body": None}, {}),
+        ('{"message": 5, "msg": "b"}', {"body": 5}, {"msg": "b"}),
+        ('{"level": 30}', {}, {"level": 30}),
+        ('{"level": "odd"}', {"severity_text": "odd"}, {}),
+        (
+            '{"severity_number": 20, "severity": "info"}',
+            {"severity_text": "info", "severity_number": 20},
+            {},
+        ),
+        ('{"severityNumber": 25}', {}, {"severityNumber": 25}),
+        ('{"trace_id": "xyz", "span_id": "00"}', {}, {"trace_id": "xyz", "span_id": "00"}),
+        ('{"trace_id": "' + "0" * 32 + '"}', {}, {"trace_id": "0" * 32}),
+        ('{"trace_id": "' + "+1" * 16 + '"}', {}, {"trace_id": "+1" * 16}),
+        ('{"attributes": {"a": 1}, "b": 2}', {}, {"a": 1, "b": 2}),
+        ('{"attributes": [1]}', {}, {"attributes": [1]}),
+        ('{"service": 7, "resource": "x"}', {}, {"service": 7, "resource": "x"}),
+        ("{}", {}, {}),
+        ('{"big": 18446744073709551616}', {}, {"big": "18446744073709551616"}),
+        ('{"big": [{"a": -9223372036854775809}]}', {}, {"big": [{"a": "-9223372036854775809"}]}),
+        ('{"big": ' + "7" * 5000 + "}", {}, {"big": "7" * 5000}),
+        ('{"huge": [1e400], "b": -1e999}', {}, {"huge": ["1e400"], "b": "-1e999"}),
+        ('{"huge": 1e300, "b": 1}', {}, {"huge": 1e300, "b": 1}),
+        ('{"\\u0000": "\\u0000"}', {}, {"\0": "\0"}),
+    ],
+)
+def test_a_value_goes_to_its_field_or_stays(text: str, fields: dict[str, Any], attributes: dict[str, Any]) -> None:
+    same(one(text), logs_request((None, fields, attributes)))
+
+
+def test_a_resource_is_taken_whole_and_its_own_service_counts() -> None:
+    found = one('{"resource": {"service.name": "a", "host": {"n": 1}}, "service": "b", "msg": "x"}')
+    wanted = logs_request((None, {"body": "x"}, {"service": "b"}))
+    pairs = wanted.resource_logs[0].resource.attributes
+    pairs.add(key="service.name").value.string_value = "a"
+    pairs.add(key="host").value.kvlist_value.values.add(key="n").value.int_value = 1
+    same(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1,"a":2}',
+        '{"a" : 1, "a":2}',
+        '{"a\\\\":1, "b":1, "a\\\\":2}',
+        '{"a":"\\"b\\":", "a":2}',
+        '{"\\u0061":1,"a":2}',
+        '{"a":{"b":1,"b":2}}',
+        '{"x":[{"b":1,"b":2}],"m":"{\\"b\\":1}"}',
+    ],
+)
+def test_names_that_stand_twice_are_both_kept(text: str) -> None:
+    def fill(target: Any, pairs: Any) -> None:
+        for key, value in pairs:
+            _fill(target.add(key=key).value, value)
+
+    def _fill(target: Any, value: Any) -> None:
+        if isinstance(value, tuple):
+            fill(target.kvlist_value.values, value)
+        elif isinstance(value, list):
+            for item in value:
+                _fill(target.array_value.values.add(), item)
+        elif isinstance(value, str):
+            target.string_value = value
+        else:
+            target.int_value = value
+
+    wanted = logs_request((None, {}, {}))
+    fill(wanted.resource_logs[0].scope_logs[0].log_records[0].attributes, json.loads(text, object_pairs_hook=tuple))
+    same(one(text), wanted)
+
+
+def test_the_first_of_equal_names_is_the_field() -> None:
+    same(one('{"msg":"a","msg":"b"}'), logs_request((None, {"body": "a"}, {"msg": "b"})))
+
+
+def test_lines_may_be_blank_end_in_crlf_and_begin_with_a_bom() -> None:
+    data = b'\xef\xbb\xbf\n{"msg":"a"}\r\n\r\n  \n{"msg":"b"}'
+    same(one(data), logs_request((None, {"body": "a"}, {}), (None, {"body": "b"}, {})))
+
+
+def test_a_file_of_blank_lines_is_a_request_without_records() -> None:
+    assert [len(resource.scope_logs) for resource in one(b"\n\n").resource_logs] == [0]
+
+
+def test_a_document_over_many_lines_is_one_record_or_a_list_of_them() -> None:
+    records = [{"msg": "a", "ts": 1700000000.5, "n": 1}, {"msg": "b", "big": 2**70}]
+    wanted = logs_request(
+        (None, {"body": "a", "time_unix_nano": 1_700_000_000_500_000_000}, {"n": 1}),
+        (None, {"body": "b"}, {"big": str(2**70)}),
+    )
+    for indent in (None, 2):
+        same(one(json.dumps(records, indent=indent)), wanted)
+    same(one(json.dumps(records[1], indent=2)), logs_request((None, {"body": "b"}, {"big": str(2**70)})))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a":1}\n{"a":}\n', "line 2: column 6: not JSON: "),
+        ('{"a":1}\n\n{"a"\nnot\n{"b":2}\n[1]', "; 2 further bad records"),
+        ('{"a":1}\n5', "line 2: a record is a JSON object, this is a number"),
+        ('"a"', "line 1: a record is a JSON object, this is a string"),
+        ('{"a":1}\n[{"b":1}, null]', "line 2: item 1: a record is a JSON object, this is a null"),
+        ('{\n "a": 1,\n "b": x\n}', "from line 1: line 3, column 7: not JSON: "),
+        ('{"a": "\\ud800"}', "line 1: column 8: not JSON: "),
+        ('{"a": NaN}', "line 1: column 7: not JSON: "),
+        ('{"a": 1e999, "b": NaN}', "line 1: not JSON: NaN"),
+        ('{"a": 1e999, "b": }', "line 1: column 19: not JSON: "),
+        ('{"a": 1e999, "b": "\\ud800"}', "line 1: not JSON: text that is no Unicode"),
+        ('{"resourceSpans":[]}', "line 1: this is an OTLP request of traces, in an object of logs"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_line(text: str, expected: str) -> None:
+    said = reason("jsonl", "logs", text.encode())
+    assert expected in said if expected.startswith(";") else said.startswith(expected)
+
+
+def test_text_that_is_not_utf8_is_named_with_its_line() -> None:
+    assert reason("jsonl", "logs", b'{"a":1}\n{"a":"\xff"}') == "line 2: byte 7: not UTF-8"
+
+
+def nested(levels: int) -> bytes:
+    return b'{"a":' + b'{"b":' * levels + b"1" + b"}" * levels + b"}"
+
+
+def test_nesting_is_taken_to_its_limit() -> None:
+    found = one(nested(MAX_NESTING)).resource_logs[0].scope_logs[0].log_records[0].attributes[0].value
+    for _ in range(MAX_NESTING):
+        found = found.kvlist_value.values[0].value
+    assert found.int_value == 1
+    for levels in (MAX_NESTING + 1, 500, 1000, 2000):
+        assert "line 1" in reason("jsonl", "logs", nested(levels))
+    assert "nested deeper than 30 levels" in reason("jsonl", "logs", nested(MAX_NESTING + 1))
+    assert "nested deeper than 30 levels" in reason("jsonl", "logs", b'{"a":1,"a":' + b"[" * 900 + b"]" * 900 + b"}")
+
+
+def test_a_line_is_taken_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE", 4 << 20)
+    head, tail = b'{"msg":"', b'"}'
+    longest = head + b"x" * ((4 << 20) - len(head) - len(tail)) + tail
+    same(one(longest + b"\n{}"), logs_request((None, {"body": "x" * (len(longest) - 10)}, {}), (None, {}, {})))
+    assert reason("jsonl", "logs", b"{}\n" + longest.replace(b"x", b"xy", 1)) == "line 2 is longer than 4 MB"
+
+
+def test_what_a_file_unfolds_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "MAX_RECORDS", 10)
+    assert len(one(b"{}\n" * 10).resource_logs[0].scope_logs[0].log_records) == 10
+    assert reason("jsonl", "logs", b"{}\n" * 11) == "the file holds more than 10 records: send smaller files"
+    monkeypatch.setattr(request, "MAX_RECORDS", 10_000)
+    monkeypatch.setattr(request, "MAX_BYTES", 1 << 20)
+    line = b'{"a":"' + b"x" * 1000 + b'"}\n'
+    assert "more than 1 MB of OTLP" in reason("jsonl", "logs", line * 1100)
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
+    | st.text("x", min_size=120, max_size=132),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+# Keys that are no field, so that what comes out can be told from what went in.
+KEY = TEXT.map(lambda text: f"x-{text}")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.dictionaries(KEY, VALUE, max_size=6), min_size=1, max_size=5), st.sampled_from([None, 1]))
+def test_any_record_comes_back_equal(records: list[dict[str, Any]], indent: int | None) -> None:
+    data = json.dumps(records, indent=1) if indent else "\n".join(json.dumps(record) for record in records)
+    same(one(data), logs_request(*((None, {}, record) for record in records)))
+
+
+def test_orjson_and_the_slow_way_agree_on_doubles() -> None:
+    numbers = [0.1, -0.0, 5e-324, 1.7976931348623157e308, 123456789.123456789, math.pi]
+    same(one(orjson.dumps({"n": numbers})), logs_request((None, {}, {"n": numbers})))
+    slow = orjson.dumps({"n": numbers})[:-1] + b',"big":' + b"1" * 30 + b"}"
+    same(one(slow), logs_request((None, {}, {"n": numbers, "big": "1" * 30})))
