@@ -48,7 +48,10 @@ def parsed(text: bytes) -> Any:
 
 def names_are_unique(text: bytes, value: Any) -> bool:
     """Whether no object of the text that orjson loaded as this value has a name twice; False where that is not sure."""
-    return 0 <= _members_written(text) == _members_written(orjson.dumps(value))
+    try:
+        return 0 <= _members_written(text) == _members_written(orjson.dumps(value))
+    except TypeError:  # nested deeper than orjson writes
+        return False
 
 
 def whole(text: bytes, value: Any) -> Any:
