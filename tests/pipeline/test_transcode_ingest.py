@@ -105,6 +105,26 @@ def test_every_format_gives_the_same_rows_and_bad_objects_are_set_aside(tmp_path
     assert "has no ending we know" in failed["i.txt"]
 
 
+def test_spans_come_from_json_lines_too(tmp_path: Path) -> None:
+    span = {
+        "trace_id": "0102030405060708090a0b0c0d0e0f10",
+        "span_id": "0102030405060708",
+        "name": "GET /",
+        "start": NS,
+        "duration": 5,
+        "service": "cart",
+        "status": "error",
+    }
+    address = StoreAddress((tmp_path / "store").as_uri())
+    store = open_store(address)
+    source = _source(store, "spans.jsonl", json.dumps(span).encode())
+    result = ingest_group(IngestBox(UUID(int=7), "test", "traces", (source,)), address, LIMITS)
+    assert result.done == (source,)
+    columns = ["name", "duration", "service_name", "status_code"]
+    table = pq.read_table(io.BytesIO(store.get(result.segments[0].path, max_bytes=1 << 24)), columns=columns)
+    assert table.to_pylist() == [{"name": "GET /", "duration": 5, "service_name": "cart", "status_code": 2}]
+
+
 def test_a_mapping_file_is_heeded_by_its_prefix(tmp_path: Path) -> None:
     mappings = parse_mappings('["otel-raw/default/test/m".logs]\nmessage = "said"\nservice = "by"\n', "m.toml")
     files = {
