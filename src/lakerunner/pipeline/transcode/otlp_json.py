@@ -23,7 +23,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from lakerunner.model.errors import UserError
 from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, length, tag, varint
 from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique
-from lakerunner.pipeline.transcode.values import SHORT, SHORT_VALUES, Unfit
+from lakerunner.pipeline.transcode.values import SHORT, SHORT_VALUES, Unfit, attribute_key
 
 _REQUESTS = {
     "logs": ExportLogsServiceRequest.DESCRIPTOR,
@@ -45,7 +45,7 @@ _INTEGER = re.compile(r"-?\d{1,20}", re.ASCII)
 _EXACT = float(1 << 53)  # up to here a double that is whole is the number that was written
 _WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
-_FIRST = b"\x0a"
+_SECOND = b"\x12"
 
 Write = Callable[[Any], bytes]
 
@@ -110,20 +110,30 @@ def _message(descriptor: Descriptor) -> Write:
                 raise error.under(name) from None
         return b"".join(parts)
 
-    return _text_attributes_first(write) if descriptor.name == "KeyValue" else write
+    return _scalars_first(write) if descriptor.name == "KeyValue" else write
 
 
-def _text_attributes_first(write: Write) -> Write:
-    """The same, but a KeyValue that holds a text, as most do, is written without looking at it member by member."""
+def _scalars_first(write: Write) -> Write:
+    """The same, but a KeyValue that holds a scalar, as most do, is written without looking at it member by member.
+    Where something is wrong with it, the long way says what."""
 
     def write_pair(value: Any) -> bytes:
-        inner = value.get("value") if type(value) is dict and len(value) == 2 else None
-        if type(inner) is dict and len(inner) == 1:
-            key, text = value.get("key"), inner.get("stringValue")
-            if type(key) is str and type(text) is str and len(data := text.encode()) < SHORT:
-                name = key.encode()
-                return b"".join((_FIRST, length(len(name)), name, SHORT_VALUES[len(data)], data))
-        return write(value)
+        if type(value) is not dict or len(value) != 2:
+            return write(value)
+        key, inner = value.get("key"), value.get("value")
+        if type(key) is not str or type(inner) is not dict or len(inner) != 1:
+            return write(value)
+        ((kind, item),) = inner.items()
+        if kind == "stringValue" and type(item) is str and len(text := item.encode()) < SHORT:
+            return b"".join((attribute_key(key), SHORT_VALUES[len(text)], text))
+        scalar = _SCALAR_VALUES.get(kind)
+        if scalar is None:
+            return write(value)
+        try:
+            data = scalar(item)
+        except _Wrong:
+            return write(value)
+        return b"".join((attribute_key(key), _SECOND, length(len(data)), data))
 
     return write_pair
 
@@ -294,4 +304,10 @@ _SCALARS: dict[int, tuple[Write, int]] = {
     FieldDescriptor.TYPE_FIXED32: (_whole(*_U32, struct.Struct("<I").pack), FIXED32),
     FieldDescriptor.TYPE_FIXED64: (_whole(*_U64, struct.Struct("<Q").pack), FIXED64),
     FieldDescriptor.TYPE_SFIXED64: (_whole(*_I64, struct.Struct("<q").pack), FIXED64),
+}
+# AnyValue's scalars but texts, by their JSON names.
+_SCALAR_VALUES: dict[str, Write] = {
+    "intValue": lambda value: b"\x18" + _SCALARS[FieldDescriptor.TYPE_INT64][0](value),
+    "boolValue": lambda value: b"\x10" + _bool(value),
+    "doubleValue": lambda value: b"\x21" + _double(value),
 }

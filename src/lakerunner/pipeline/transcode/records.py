@@ -18,7 +18,16 @@ from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
 from lakerunner.pipeline.transcode.columns import Columns, Plan, Plans
 from lakerunner.pipeline.transcode.request import Request
 from lakerunner.pipeline.transcode.times import instant
-from lakerunner.pipeline.transcode.values import ABSENT, SHORT, SHORT_VALUES, Members, any_value, key_value, key_values
+from lakerunner.pipeline.transcode.values import (
+    ABSENT,
+    SHORT,
+    SHORT_VALUES,
+    Members,
+    any_value,
+    key_value,
+    key_values,
+    short_heads,
+)
 
 SERVICE_NAME = "service.name"
 RESOURCE_ATTRIBUTES = b"\x0a"  # of a Resource
@@ -117,6 +126,7 @@ class Records(ABC):
     def __init__(self, columns: Columns) -> None:
         self.plans = Plans(self.signal, columns)
         self.request = Request()
+        self._heads = short_heads(self.attribute_tag)
         self._services: dict[str, bytes] = {}
 
     @abstractmethod
@@ -141,18 +151,18 @@ class Records(ABC):
                 parts.append(data)
             if type(data) is not bytes:
                 open_fields[field] = value
-        attribute_tag = self.attribute_tag
+        heads = self._heads
         for index, key in plan.rest:
             value = values[index]
             if value is ABSENT:
                 continue
-            if type(value) is str and len(text := value.encode()) < SHORT:
+            if type(value) is str and (size := len(text := value.encode())) < SHORT and len(key) < 2 * SHORT:
                 # Nearly every attribute, so it is written without a call.
-                parts += (attribute_tag, length(len(key) + 4 + len(text)), key, SHORT_VALUES[len(text)], text)
+                parts += (heads[len(key) + 4 + size], key, SHORT_VALUES[size], text)
             else:
                 content = any_value(value)
-                size = length(len(content))
-                parts += (attribute_tag, length(len(key) + 1 + len(size) + len(content)), key, _VALUE, size, content)
+                before = _VALUE + length(len(content))
+                parts += (self.attribute_tag, length(len(key) + len(before) + len(content)), key, before, content)
         return open_fields
 
     def close(self, open_fields: dict[str, Any], names: Mapping[str, str], parts: list[bytes]) -> bytes:

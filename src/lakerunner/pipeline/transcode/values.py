@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from lakerunner.model.protobuf import delimited, length, varint
@@ -26,6 +26,12 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 SHORT = 126
 SHORT_VALUES = tuple(_VALUE + bytes([size + 2]) + _STRING + bytes([size]) for size in range(SHORT))
 _double = struct.Struct("<d").pack
+
+
+@cache
+def short_heads(field_tag: bytes) -> tuple[bytes, ...]:
+    """How a field of this tag begins that holds so many bytes, if they are few."""
+    return tuple(field_tag + length(size) for size in range(4 * SHORT))
 
 
 class Unfit(Exception):
