@@ -43,6 +43,13 @@ def test_fields_are_read_and_all_other_cells_stay_strings() -> None:
     )
 
 
+def test_json_in_a_cell_is_as_exact_as_in_a_line() -> None:
+    found = transcoded("csv", "logs", b'attributes\n"{""a"":1,""a"":36893488147419103232}"\n')
+    (one, two) = found.resource_logs[0].scope_logs[0].log_records[0].attributes
+    assert (one.key, one.value.int_value) == ("a", 1)
+    assert (two.key, two.value.string_value) == ("a", "36893488147419103232")
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

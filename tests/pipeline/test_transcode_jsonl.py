@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
-from lakerunner.pipeline.transcode import lines, request
-from lakerunner.pipeline.transcode.columns import GUESSED, Columns
+from lakerunner.pipeline.transcode import columns, lines, request
+from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.values import MAX_NESTING
 
 NS = 1_700_000_000_123_456_789
 
 
-def one(text: str | bytes, columns: Columns = GUESSED) -> Any:
-    return transcoded("jsonl", "logs", text.encode() if isinstance(text, str) else text, columns)
+def one(text: str | bytes) -> Any:
+    return transcoded("jsonl", "logs", text.encode() if isinstance(text, str) else text)
 
 
 def test_the_usual_names_become_fields_and_the_rest_attributes_with_their_types() -> None:
@@ -226,6 +226,18 @@ def test_what_a_file_unfolds_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(request, "MAX_BYTES", 1 << 20)
     line = b'{"a":"' + b"x" * 1000 + b'"}\n'
     assert "more than 1 MB of OTLP" in reason("jsonl", "logs", line * 1100)
+
+
+def test_shapes_of_records_are_forgotten_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_MAX_NAMES", 12)
+    records = [{f"k{n}-{i}": i for i in range(n)} for n in (3, 5, 20, 3, 5, 0)]
+    data = "\n".join(json.dumps(record) for record in records)
+    same(one(data), logs_request(*((None, {}, record) for record in records)))
+    plans = columns.Plans("logs", GUESSED)
+    for width in (3, 5, 20, 3):
+        plans(tuple(map(str, range(width))))
+        assert plans._names <= 21
+        assert sum(len(names) + 1 for names in plans._plans) <= 12
 
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import math
 import random
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -198,6 +200,16 @@ def test_any_request_comes_back_equal(signal: str, seed: int, numbers: bool, sna
         same(transcoded("otlp_json", signal, twice), wanted)
         pretty = json.dumps(value, indent=2).encode()
         same(transcoded("otlp_json", signal, pretty), request)
+
+
+def test_real_telemetry_comes_back_equal(shared_data: Path) -> None:
+    files = sorted(shared_data.rglob("*.binpb.gz"))
+    assert files
+    for file in files:
+        signal = file.parent.name
+        request = REQUESTS[signal].FromString(gzip.decompress(file.read_bytes()))
+        data = orjson.dumps(with_hex_ids(MessageToDict(request)))
+        assert REQUESTS[signal].FromString(request_from_json(signal, data)) == request
 
 
 def test_requests_and_records_may_stand_in_one_file() -> None:

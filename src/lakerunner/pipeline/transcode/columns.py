@@ -88,7 +88,7 @@ GUESSES: Mapping[str, Guesses] = {
 # The fields that hold a time or duration: their columns may say a unit.
 TIMES = ("timestamp", "observed_timestamp", "start", "end", "duration")
 
-_MAX_PLANS = 1024  # shapes of records that are remembered at once
+_MAX_NAMES = 200_000  # of all records' shapes that are remembered at once
 
 
 class Plan(NamedTuple):
@@ -122,13 +122,18 @@ class Plans:
         self._guesses = {name: found for name, found in _ranks(signal).items() if found.field not in columns.names}
         self._order = fields_of(signal)
         self._plans: dict[tuple[str, ...], Plan] = {}
+        self._names = 0  # that are remembered
 
     def __call__(self, names: tuple[str, ...]) -> Plan:
         plan = self._plans.get(names)
         if plan is None:
-            if len(self._plans) == _MAX_PLANS:
+            plan = self._planned(names)
+            self._names += len(names) + 1
+            if self._names > _MAX_NAMES:
                 self._plans.clear()
-            plan = self._plans[names] = self._planned(names)
+                self._names = len(names) + 1
+            if self._names <= _MAX_NAMES:
+                self._plans[names] = plan
         return plan
 
     def _planned(self, names: tuple[str, ...]) -> Plan:

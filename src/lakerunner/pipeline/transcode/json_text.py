@@ -78,6 +78,16 @@ def exactly(text: bytes) -> Any:
         raise _too_deep() from None
 
 
+def inside(text: str) -> Any:
+    """The value of a text that is JSON itself, exactly; None if it is none."""
+    data = text.encode()
+    try:
+        loaded(data)
+        return exactly(data)
+    except Unfit:
+        return None
+
+
 def _refused(word: str) -> Any:
     raise Unfit(f"not JSON: {word}")
 

@@ -12,10 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-import orjson
-
 from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
 from lakerunner.pipeline.transcode.columns import Columns, Plan, Plans
+from lakerunner.pipeline.transcode.json_text import inside
 from lakerunner.pipeline.transcode.request import Request
 from lakerunner.pipeline.transcode.times import instant
 from lakerunner.pipeline.transcode.values import (
@@ -56,10 +55,7 @@ def integer(value: Any) -> int | None:
 def members(value: Any) -> Iterable[tuple[str, Any]] | None:
     """The members of an object, or of a text that is a JSON object."""
     if isinstance(value, str) and value[:1] == "{":
-        try:
-            value = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            return None
+        value = inside(value)
     if type(value) is dict:
         return value.items()
     return value if type(value) is Members else None

@@ -10,10 +10,9 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-import orjson
-
 from lakerunner.model.protobuf import delimited, length
 from lakerunner.pipeline.transcode.columns import Plan, plain_name
+from lakerunner.pipeline.transcode.json_text import inside
 from lakerunner.pipeline.transcode.records import Place, Records, fixed32_in, id_in, integer, members, text_in, time_in
 from lakerunner.pipeline.transcode.times import LAST_NS, Instant, duration_ns, instant
 from lakerunner.pipeline.transcode.values import key_value, key_values
@@ -114,11 +113,8 @@ def _place_items(field: str, item: Callable[[Any], bytes | None], left: dict[str
     """All items of a list, or none: then the list stays an attribute."""
     items = left.get(field)
     if isinstance(items, str) and items[:1] == "[":
-        try:
-            items = orjson.loads(items)
-        except orjson.JSONDecodeError:
-            return
-    if not isinstance(items, list):
+        items = inside(items)
+    if type(items) is not list:
         return
     written = [item(one) for one in items]
     if None not in written:
