@@ -25,6 +25,7 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS, SCOPES, SignalSpec
 from lakerunner.model.source import SourceObject
+from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
 from lakerunner.pipeline.segments import Made, Raw, make_segments
@@ -42,14 +43,15 @@ def raw_of(data: bytes, key: str = "logs.binpb", modified_ns: int = MODIFIED_NS)
 
 
 def make(*raws: Raw, spec: SignalSpec = LOGS) -> tuple[Made, dict[str, bytes]]:
-    """The segments of these objects, and the files by path."""
+    """The segments of these objects, and the files by path, without text indexes."""
     files: dict[str, bytes] = {}
 
     def put(path: str, data: memoryview) -> None:
         assert path not in files
         files[path] = bytes(data)
 
-    return make_segments(spec, ORGANIZATION, "collector", raws, put), files
+    made = make_segments(spec, ORGANIZATION, "collector", raws, put)
+    return made, {path: data for path, data in files.items() if not path.endswith(SIDE_FILE)}
 
 
 # ---- what must be there

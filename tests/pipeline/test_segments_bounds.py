@@ -17,6 +17,7 @@ SUITES = (
     "test_traces_random.py",
     "test_traces_make.py",
     "test_traces_refused.py",
+    "test_steps_text.py",
 )
 
 # numba checks indices, and these take the place of the functions that go to memory without an index.

@@ -15,8 +15,8 @@ from lakerunner.model.fingerprint import INCOMPLETE, digest64, field_fingerprint
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS, TimeRange
-from lakerunner.pipeline import write
 from lakerunner.pipeline.segments import Raw, make_segments, warm
+from lakerunner.pipeline.steps import order
 
 NOT = "not an OTLP logs request:"
 START = 1_760_000_000 * 10**9 // HOUR_NS * HOUR_NS
@@ -179,7 +179,7 @@ def test_the_index_learns_services_and_fields() -> None:
         record = resource_logs.scope_logs.add().log_records.add(time_unix_nano=START)
         record.attributes.add(key=b"only." + service.encode()).value.int_value = 1
     (segment,) = make(raw_of(request.SerializeToString()))[0].segments
-    assert segment.statistics == {"services": ["a", "b"], "service_count": 2, "side_bytes": {}}
+    assert segment.statistics == {"services": ["a", "b"], "service_count": 2, "side_bytes": {"text.bin": 36}}
     wanted = {*field_fingerprints("service_name", ["a", "b"]), digest64("resource.service.name")}
     assert set(segment.fingerprints) == wanted | {digest64("attributes.only.a"), digest64("attributes.only.b")}
 
@@ -202,7 +202,7 @@ def test_one_object_of_many_rows_and_resources_comes_back() -> None:
 
 
 def test_large_rows_make_small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(order, "ROW_GROUP_BYTES", 1000)
     rows = [("s", START + number, "x" * size) for number, size in enumerate([10, 400, 400, 400, 2000, 2000, 10, 10])]
     made, files = make(raw_of(request_of(rows)))
     assert contents(made.segments, files) == rows

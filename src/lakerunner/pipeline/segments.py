@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
+from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read.otlp_logs import read_logs
 from lakerunner.pipeline.read.otlp_traces import read_traces
@@ -32,6 +33,7 @@ from lakerunner.pipeline.steps.service import name_service
 from lakerunner.pipeline.steps.severity import reconcile_severity
 from lakerunner.pipeline.steps.spans import set_span_times
 from lakerunner.pipeline.steps.summary import summarize
+from lakerunner.pipeline.steps.text import text_index
 from lakerunner.pipeline.steps.times import set_times
 from lakerunner.pipeline.steps.trace_index import TRACE_INDEX, index_traces
 from lakerunner.pipeline.write import write_segment
@@ -49,6 +51,7 @@ STEPS = {
 }
 # What stands beside a segment: each side file's name, and how it is made of the segment's rows.
 SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], ...]] = {
+    "logs": ((SIDE_FILE, text_index),),
     "traces": ((TRACE_INDEX, index_traces),),
 }
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.signal import SignalSpec
 from lakerunner.pipeline.read.rows import Texts
 from lakerunner.pipeline.steps.layout import Layout, batch_of
+from lakerunner.pipeline.steps.order import row_groups
 from lakerunner.pipeline.steps.take import count_distinct, slices_of
 
-ROW_GROUP_BYTES = 64 << 20  # of input; reached only where rows are large
 _COMPRESSION_LEVEL = 1  # level 3 saves 3 % of the size, level 9 some 10 % for four times the time
 _BLOOM_FALSE_POSITIVES = 0.01
 
@@ -28,7 +27,7 @@ _BLOOM_FALSE_POSITIVES = 0.01
 def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
     """The file of these rows."""
     schema = layout.schema
-    groups = _row_groups(order, layout.rows.sizes[order], spec.row_group_rows)
+    groups = row_groups(order, layout.rows.sizes[order], spec.row_group_rows)
     coded = [field.name for field in schema if field.name in layout.few and not pa.types.is_boolean(field.type)]
     nested = [path for field in schema for path in _nested_texts(field.name, field.type) if path != field.name]
     encodings = {field.name: _encoding(field.type) for field in schema if field.name not in layout.few}
@@ -48,19 +47,6 @@ def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
         for group in groups:
             writer.write_batch(batch_of(layout, group), row_group_size=spec.row_group_rows)
     return sink.getvalue()
-
-
-def _row_groups(order: Any, sizes: Any, most: int) -> list[Any]:
-    """The row numbers of each row group, `most` at a time; `sizes` are the rows' bytes of input."""
-    ends = np.cumsum(sizes, dtype=np.int64)
-    groups, start = [], 0
-    while start < len(order):
-        before = ends[start] - sizes[start]
-        fit = int(np.searchsorted(ends, before + ROW_GROUP_BYTES, "right"))
-        stop = min(start + most, max(fit, start + 1))
-        groups.append(order[start:stop])
-        start = stop
-    return groups
 
 
 def _bloom(layout: Layout, name: str, groups: list[Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A segment holds the rows of one UTC hour, sorted by the signal's `sort_by`; rows that are equal in that stand in the
 order of the input. Where more than MAX_HOURS different hours come at once (a replay of old files), neighbours share a
-segment.
+segment. Its row groups are runs of these rows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from lakerunner.pipeline.read.walk import BYTES
 from lakerunner.pipeline.steps.take import Slices, slices_array
 
 MAX_HOURS = 48
+ROW_GROUP_BYTES = 32 << 20  # of input; reached only where rows are large
 
 
 def split_and_sort(rows: Rows, spec: SignalSpec) -> list[Any]:
@@ -36,6 +37,19 @@ def split_and_sort(rows: Rows, spec: SignalSpec) -> list[Any]:
     for key in reversed(keys[:-1]):
         order = order[np.argsort(key[order], kind="stable")]
     return np.split(order.astype(np.int32), np.flatnonzero(np.diff(group[order])) + 1)
+
+
+def row_groups(order: Any, sizes: Any, most: int) -> list[Any]:
+    """The row numbers of each row group of a segment, `most` at a time; `sizes` are the rows' bytes of input."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    groups, start = [], 0
+    while start < len(order):
+        before = ends[start] - sizes[start]
+        fit = int(np.searchsorted(ends, before + ROW_GROUP_BYTES, "right"))
+        stop = min(start + most, max(fit, start + 1))
+        groups.append(order[start:stop])
+        start = stop
+    return groups
 
 
 def _sort_key(rows: Rows, name: str) -> Any:

@@ -1,0 +1,249 @@
+"""The text index of real segments: no row group that holds a match is ever left out, and few others are left in."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from otlp_oracle import ORGANIZATION, raw_of, request_type
+
+from lakerunner.model.signal import LOGS
+from lakerunner.model.text_index import HEADER, candidates, candidates_of_attribute, digest
+from lakerunner.pipeline.read import memory
+from lakerunner.pipeline.segments import make_segments
+from lakerunner.pipeline.steps import order, text
+
+START = 1_760_000_400_000_000_000
+DUCKDB = duckdb.connect()
+
+
+class Indexed(NamedTuple):
+    """A segment's index, and what its row groups hold, from the file itself."""
+
+    index: bytes
+    messages: list[list[str]]
+    values: list[list[str]]
+    file: bytes
+
+
+def indexed(messages: Sequence[str], values: Sequence[str] = ()) -> Indexed:
+    """The only segment of these messages, each with the value as an attribute, in their order."""
+    request = request_type()()
+    records = request.resource_logs.add().scope_logs.add().log_records
+    for number, message in enumerate(messages):
+        record = records.add(time_unix_nano=START + number)
+        record.body.string_value = message.encode()
+        if number < len(values):
+            record.attributes.add(key=b"id").value.string_value = values[number].encode()
+    files: dict[str, bytes] = {}
+    raw = raw_of(request.SerializeToString())
+    made = make_segments(LOGS, ORGANIZATION, "c", [raw], lambda path, data: files.__setitem__(path, bytes(data)))
+    (segment,) = made.segments
+    index, file = files[segment.side_path("text.bin")], files[segment.path]
+    assert segment.statistics["side_bytes"] == {"text.bin": len(index)}
+    parquet = pq.ParquetFile(io.BytesIO(file))
+    groups = [parquet.read_row_group(number) for number in range(parquet.num_row_groups)]
+    held = [group.column("message").to_pylist() for group in groups]
+    own = [group.column("attributes.id").to_pylist() if values else [] for group in groups]
+    return Indexed(index, held, own, file)
+
+
+def in_small_groups(messages: Sequence[str], values: Sequence[str] = ()) -> Indexed:
+    """Row groups of a few records, so that a small segment has many."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "ROW_GROUP_BYTES", 200)
+        return indexed(messages, values)
+
+
+def holding(groups: list[list[str]], matches: Callable[[str], bool]) -> set[int]:
+    return {number for number, texts in enumerate(groups) if any(text and matches(text) for text in texts)}
+
+
+def by_duckdb(groups: list[list[str]], literal: str) -> set[int]:
+    """The row groups that hold a match of ILIKE '%literal%'."""
+    query = "select number from (select unnest(?) as text, unnest(?) as number) where text ilike ? escape '\x01'"
+    texts = [(text, number) for number, group in enumerate(groups) for text in group]
+    escaped = re.sub("([%_\x01])", "\x01\\1", literal)
+    rows = DUCKDB.execute(query, [*map(list, zip(*texts, strict=True)), f"%{escaped}%"]).fetchall()
+    return {number for (number,) in rows}
+
+
+# What logs are made of, dense in what could be missed: edges of tokens and runs, cases, signs of several bytes.
+WORDS = st.one_of(
+    st.sampled_from(
+        [
+            "timeout",
+            "Timeout",
+            "TIMEOUT",
+            "_",
+            "-",
+            " ",
+            "=",
+            "\n",
+            "a",
+            "ab",
+            "abc",
+            "KELVIN",
+            "\u017f",
+            "\u0130",
+            "\u0131",
+        ]
+    ),
+    st.sampled_from(
+        ["\u212a", "straße", "STRASSE", "Ärger", "ärger", "日本語", "エラー", "😀", "\u0307", "\x7f", "\0"]
+    ),
+    st.text("0123456789abcdefABCDEF", min_size=1, max_size=40),
+    st.text(st.sampled_from("aAkKsSiI_-. é"), max_size=12),
+    st.text(max_size=6),
+)
+MESSAGES = st.lists(st.lists(WORDS, max_size=6).map("".join), min_size=1, max_size=25)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), messages=MESSAGES)
+def test_a_row_group_that_holds_a_match_is_never_left_out(data: st.DataObject, messages: list[str]) -> None:
+    segment = in_small_groups(messages)
+    message = data.draw(st.sampled_from(messages))
+    start = data.draw(st.integers(0, len(message)))
+    literal = message[start : data.draw(st.integers(start, len(message)))]
+    assert holding(segment.messages, lambda text: literal in text) <= set(candidates(segment.index, literal))
+    literal = data.draw(st.sampled_from([literal, literal.upper(), literal.lower(), literal.swapcase()]))
+    found = set(candidates(segment.index, literal, ignore_case=True))
+    pattern = re.compile(re.escape(literal), re.IGNORECASE)
+    assert holding(segment.messages, lambda text: pattern.search(text) is not None) <= found
+    assert holding(segment.messages, lambda text: literal.lower() in text.lower()) <= found
+    assert by_duckdb(segment.messages, literal) <= found
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), values=MESSAGES)
+def test_a_row_group_that_holds_an_attribute_is_never_left_out(data: st.DataObject, values: list[str]) -> None:
+    segment = in_small_groups(["x"] * len(values), values)
+    value = data.draw(st.sampled_from(values))
+    start = data.draw(st.integers(0, len(value)))
+    part = value[start : data.draw(st.integers(start, len(value)))]
+    assert holding(segment.values, lambda text: part in text) <= set(candidates_of_attribute(segment.index, part))
+
+
+LINES = 60_000
+
+
+@pytest.fixture(scope="module")
+def service() -> Indexed:
+    """Lines of 80 bytes as services write them, each with an id, in three row groups; and a request id beside it."""
+    chance = random.Random(3)
+    words = ["checkout", "payment", "declined", "retry", "upstream", "cart", "shipping", "quote", "latency", "miss"]
+    lines, ids = [], []
+    for _ in range(LINES):
+        said = " ".join(chance.choices(words, k=4))
+        lines.append(
+            f"{said}, order {chance.randrange(10**7)} took {chance.randrange(3000)} ms trace_id={hexadecimal(chance)}"
+        )
+        ids.append(str(uuid.UUID(int=chance.getrandbits(128), version=4)))
+    return indexed(lines, ids)
+
+
+def hexadecimal(chance: random.Random) -> str:
+    return f"{chance.getrandbits(128):032x}"
+
+
+def test_an_absent_word_leaves_nothing(service: Indexed) -> None:
+    absent = ["zebra", "kubernetes", "out of memory", " refunded ", "connection reset by peer", "Zugriff verweigert"]
+    assert [candidates(service.index, word) for word in absent] == [[]] * len(absent)
+    assert [candidates(service.index, word.upper(), ignore_case=True) for word in absent] == [[]] * len(absent)
+
+
+def test_a_trace_id_leaves_its_row_group(service: Indexed) -> None:
+    chance = random.Random(5)
+    found = wrong = 0
+    for _ in range(200):
+        group = chance.randrange(3)
+        line = chance.choice(service.messages[group])
+        trace_id = line.rpartition("=")[2]
+        for literal in (trace_id, f"trace_id={trace_id}", trace_id[3:25]):
+            at = candidates(service.index, literal)
+            assert group in at
+            found += 1
+            wrong += len(at) - 1
+        wrong += len(candidates(service.index, hexadecimal(chance)))
+    assert wrong <= found // 50
+
+
+def test_an_order_number_between_words_leaves_its_row_group(service: Indexed) -> None:
+    """Seven digits say little by their trigrams; as a token they do."""
+    chance = random.Random(6)
+    wrong = 0
+    for _ in range(100):
+        group = chance.randrange(3)
+        number = chance.choice(service.messages[group]).partition("order ")[2].partition(" ")[0]
+        at = candidates(service.index, f"order {number} took")
+        assert group in at
+        others = holding(service.messages, lambda text, sought=f"order {number} took": sought in text)
+        wrong += len(set(at) - others)
+    assert wrong <= 10
+
+
+def test_an_id_in_an_attribute_leaves_its_row_group(service: Indexed) -> None:
+    chance = random.Random(7)
+    for _ in range(100):
+        group = chance.randrange(3)
+        assert candidates_of_attribute(service.index, chance.choice(service.values[group])) == [group]
+    assert candidates_of_attribute(service.index, str(uuid.UUID(int=chance.getrandbits(128)))) == []
+    assert candidates_of_attribute(service.index, "short") == [0, 1, 2]
+
+
+def test_the_index_is_small_beside_its_segment(service: Indexed) -> None:
+    """These lines are nearly all ids: two of 128 random bits each, and a number; the worst that is still a log."""
+    assert len(service.index) < 0.2 * len(service.file)
+
+
+@pytest.mark.parametrize("limit", [1, 40])
+def test_too_many_entries_make_a_row_group_a_candidate(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    monkeypatch.setattr(order, "ROW_GROUP_BYTES", 2000)
+    lines = ["few words here"] * 50 + [
+        f"seen {number:09b} times" for number in random.Random(1).sample(range(512), 400)
+    ]
+    whole = indexed(lines)
+    monkeypatch.setattr(text, "MAX_ENTRIES", limit)
+    bounded = indexed(lines)
+    assert len(bounded.index) < len(whole.index)
+    assert len(whole.messages) > 4
+    sought = lines[150]
+    (group,) = holding(whole.messages, lambda text: sought in text)
+    assert candidates(whole.index, sought) == [group]
+    # Its trigrams are in most row groups; its token is said to be in all that have too many.
+    assert len(candidates(bounded.index, sought)) > 2
+    assert group in candidates(bounded.index, sought)
+
+
+def test_the_python_and_the_jitted_hash_are_one() -> None:
+    chance = random.Random(8)
+    for size in range(40):
+        data, seed = chance.randbytes(size), chance.randrange(2**31)
+        padded = np.frombuffer(data + bytes(memory.PADDING), np.uint8).copy()
+        assert int(memory.digest(padded, 0, size, np.int32(seed))) == digest(data, seed)
+
+
+def test_the_file_is_as_the_format_says() -> None:
+    """A segment of one message, whose file can be worked out by hand from docs/formats/text_index.md."""
+    index = indexed(["Abc"]).index
+    magic, version, zero, groups, *sizes = HEADER.unpack_from(index)
+    assert (magic, version, zero, groups, sizes) == (b"LRTX", 1, 0, 1, [10, 7, 0, 5, 8, 4])
+    assert index[HEADER.size :] == bytes(bits_of(b"abc", 1, 10, 7) + bits_of(b"abc", 3, 8, 4))
+
+
+def bits_of(entry: bytes, seed: int, rows: int, probes: int) -> list[int]:
+    value: Any = digest(entry, seed) | 1
+    low, step = value % 2**32, value // 2**32 | 1
+    bits = sum(1 << row for row in {(low + probe * step) % 2**32 * rows // 2**32 for probe in range(probes)})
+    return list(bits.to_bytes(-(-rows // 8), "little"))
