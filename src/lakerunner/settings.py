@@ -61,7 +61,7 @@ class Settings:
     box_max_held: int = _setting(20_000, "most messages a boxer holds over all its boxes")
     box_max_attempts: int = _setting(3, "times a box may end its worker before it is cut in halves")
     object_max_bytes: int = _setting(256 << 20, "a raw object larger than this, unpacked, is set aside")
-    task_max_bytes: int = _setting(128 << 20, "raw bytes, unpacked, that one segment is made from at most")
+    task_max_bytes: int = _setting(64 << 20, "raw bytes, unpacked, that one segment is made from at most")
     mapping_file: str = _setting("", "TOML that names the columns of JSON, CSV and Parquet files; empty: all guessed")
     cache_max_bytes: int = _setting(10 << 30, "size of the query worker's file cache")
     query_memory: str = _setting("2GB", "memory of one DuckDB instance; it spills to HOME/cache beyond")

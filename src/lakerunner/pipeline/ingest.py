@@ -174,11 +174,16 @@ def _batches(
         except (Corrupt, UserError) as error:
             failed.append((source, str(error)))
             continue
+        del reading  # and with it the packed object
         if batch and held + len(raw.data) > limits.task_max_bytes:
             yield batch
             batch, held = [], 0
         batch.append(raw)
         held += len(raw.data)
+        del raw
+        if held >= limits.task_max_bytes:  # before another, which may be as large, is read beside it
+            yield batch
+            batch, held = [], 0
     if batch:
         yield batch
 

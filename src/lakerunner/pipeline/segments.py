@@ -10,19 +10,23 @@ same objects give the same ids and the same bytes, in whatever order they come a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
+from lakerunner.pipeline.read.otlp import Oversized, Request
 from lakerunner.pipeline.read.otlp_logs import read_logs
 from lakerunner.pipeline.read.otlp_traces import read_traces
+from lakerunner.pipeline.read.pieces import pieces
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.steps.layout import Layout, lay_out
@@ -66,6 +70,9 @@ class Made:
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
 
+    def plus(self, other: Made) -> Made:
+        return Made(self.segments + other.segments, self.done + other.done, self.failed + other.failed)
+
 
 def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
     """Write the segments of these objects; all files are there when this returns. An object given twice counts once."""
@@ -73,12 +80,10 @@ def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Se
     by_format: dict[str, list[Raw]] = {}
     for identity in sorted(once):
         by_format.setdefault(once[identity].format, []).append(once[identity])
-    made = [_made(spec, organization, collector, by_format[name], put) for name in sorted(by_format)]
-    return Made(
-        tuple(segment for one in made for segment in one.segments),
-        tuple(source for one in made for source in one.done),
-        tuple(failure for one in made for failure in one.failed),
-    )
+    made = Made((), (), ())
+    for name in sorted(by_format):
+        made = made.plus(_made(spec, organization, collector, by_format[name], put))
+    return made
 
 
 def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
@@ -88,18 +93,41 @@ def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[R
         reason = f"{spec.name} are not read from {raws[0].format} files"
         return Made((), (), tuple((raw.source, reason) for raw in raws))
     left = raws
-    segments: list[Segment] = []
-    done: list[SourceObject] = []
-    failed: list[tuple[SourceObject, str]] = []
+    made = Made((), (), ())
     while left:
-        read = reader(left)
+        try:
+            read = reader(left)
+        except Oversized as found:
+            work = _Work(spec, organization, collector, (left[0].source,))
+            made = made.plus(_made_of_pieces(work, left[0], found.request, put))
+            left = left[1:]
+            continue
         left = read.left
-        done += read.done
-        failed += read.failed
+        segments: Sequence[Segment] = ()
         if read.rows is not None:
-            work = _Work(spec, organization, collector, read.done)
-            segments += _write_segments(work, read.rows, put)
-    return Made(tuple(segments), tuple(done), tuple(failed))
+            segments = _write_segments(_Work(spec, organization, collector, read.done), read.rows, put)
+        made = made.plus(Made(tuple(segments), read.done, read.failed))
+    return made
+
+
+def _made_of_pieces(work: _Work, raw: Raw, request: Request, put: Put) -> Made:
+    """The segments of an object that is too large to be read at once, those of each of its pieces. Where one cannot be
+    read, what was written of the others is in no answer, and the sweeper's."""
+    reader = READERS[work.spec.name, raw.format]
+    segments: list[Segment] = []
+    try:
+        for piece in pieces(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
+            work = replace(work, piece=work.piece + 1)
+            read = reader([replace(raw, data=memoryview(piece))])
+            del piece  # each is gone before the next is made
+            if read.failed:
+                return Made((), (), read.failed)
+            if read.rows is not None:
+                segments += _write_segments(work, read.rows, put)
+            del read
+    except Corrupt as error:
+        return Made((), (), ((raw.source, str(error)),))
+    return Made(tuple(segments), (raw.source,), ())
 
 
 def warm() -> None:
@@ -113,17 +141,20 @@ def warm() -> None:
 
 @dataclass(frozen=True)
 class _Work:
-    """Whose rows these are and where they came from: with the hour, the identity of a segment."""
+    """Whose rows these are and where they came from: with the hour, the identity of a segment. `piece` counts from 1
+    where an object is cut into pieces."""
 
     spec: SignalSpec
     organization: UUID
     collector: str
     sources: tuple[SourceObject, ...]
+    piece: int = 0
 
     def segment_id(self, hour: int) -> UUID:
         whose = str(self.organization), self.collector, self.spec.name
         identities = [part for source in self.sources for part in source.identity]
-        return segment_id(*whose, self.spec.sort_version, identities, hour)
+        piece = (self.piece,) if self.piece else ()
+        return segment_id(*whose, self.spec.sort_version, identities, hour, *piece)
 
 
 def _write_segments(work: _Work, rows: Rows, put: Put) -> list[Segment]:

@@ -98,11 +98,24 @@ class Request:
         """Counts, as `check` wants them."""
         return np.zeros(len(self.messages) + 1, np.int64)
 
+    @cached_property
+    def costs(self) -> Any:
+        """Bytes of memory for what `check` counts, beside those for its own bytes: row 0 where values are nested in
+        others, row 1 where they are not. What a request takes is the larger sum."""
+        nested = {"AnyValue": 150, **{name: -150 for name in self.messages if name.endswith(".attributes")}}
+        nested[self.item] = -150
+        plain = {name: 70 for name in self.messages if name.endswith(".attributes")}
+        plain |= {self.item: 300, **dict.fromkeys(self.inner, 150), "KeyValueList.values": 150}
+        sums = [plain.get(name, 0) for name in self.messages] + [70]  # the last is for control characters
+        return np.array(
+            [[cost + nested.get(name, 0) for name, cost in zip([*self.messages, ""], sums, strict=True)], sums]
+        )
 
-# Positions are 32 bits, also those in texts made of the input, which may be six times as long (steps/json_text.py).
-MAX_BYTES = 320 << 20
-# Most files take three to five times their size. This is for those that are made to take a hundred times.
-MAX_MEMORY = 2048 << 20
+
+# What is read at once: a task stays under a gigabyte, with the largest object in memory beside it. The second is an
+# estimate (Part.memory). Most files take three to five times their size, some are made to take a hundred times.
+MAX_BYTES = 64 << 20
+MAX_MEMORY = 384 << 20
 
 # Files that come by mistake, by how they begin. Looked at only after the check has failed.
 _OTHER_FORMATS = (
@@ -114,24 +127,36 @@ _OTHER_FORMATS = (
 )
 
 
+class Oversized(Exception):
+    """The first of the files given is sound, but too large to be read at once: cut it (read/pieces.py)."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request.signal)
+        self.request = request
+
+
 @dataclass(frozen=True)
 class Part:
-    """A file that can be walked: how many messages of each type it holds, and how many control characters."""
+    """A file that can be walked: what `check` counted in it."""
 
     data: Any
-    counts: Mapping[str, int]
-    controls: int
+    found: Any
     request: Request
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many messages of each type there are."""
+        return dict(zip(self.request.messages, self.found.tolist(), strict=False))
 
     @property
     def memory(self) -> int:
         """What it takes to make segments of it, beside one row group, generously: the file and copies of its texts, the
         arrays, and what JSON makes of nested values and of control characters, in several copies."""
-        items = self.counts[self.request.item]
-        inner = sum(self.counts[name] for name in self.request.inner)
-        attributes = sum(count for name, count in self.counts.items() if name.endswith(".attributes"))
-        nested = max(0, self.counts["AnyValue"] - attributes - items) + self.counts["KeyValueList.values"]
-        return 3 * len(self.data) + 300 * items + 150 * inner + 70 * attributes + 150 * nested + 70 * self.controls
+        return 3 * len(self.data) + int((self.request.costs @ self.found).max())
+
+    @property
+    def fits(self) -> bool:
+        return len(self.data) <= MAX_BYTES and self.memory <= MAX_MEMORY
 
 
 @dataclass(frozen=True)
@@ -149,7 +174,8 @@ class Files:
 
 
 def joined(raws: Sequence[Raw], request: Request) -> Files:
-    """As many of these files as fit, the sound ones of them joined, and why the others are not sound."""
+    """As many of these files as fit, the sound ones of them joined, and why the others are not sound. Oversized if the
+    first of them does not fit even alone."""
     done, failed, parts = [], [], []
     left: Sequence[Raw] = ()
     end = memory = 0
@@ -159,6 +185,8 @@ def joined(raws: Sequence[Raw], request: Request) -> Files:
         except Corrupt as error:
             failed.append((raw.source, str(error)))
             continue
+        if number == 0 and not part.fits:
+            raise Oversized(request)
         end, memory = end + len(part.data), memory + part.memory
         if end > MAX_BYTES or memory > MAX_MEMORY:
             end -= len(part.data)
@@ -174,33 +202,26 @@ def joined(raws: Sequence[Raw], request: Request) -> Files:
 
 
 def sound(data: Any, request: Request) -> Part:
-    """The bytes themselves, or where they are unusual yet right, an equal plain form of them. Corrupt if they are not
-    such a request."""
+    """The bytes themselves, or where they are unusual yet right, an equal plain form of them, unless they do not fit.
+    Corrupt if they are not such a request."""
     if not len(data):
         raise Corrupt("the file is empty")
-    part, odd = _checked(data, request)
-    if odd:
+    part, odd = checked(data, request)
+    if odd and part.fits:
         plain = repaired(data.tobytes(), request.look, request.repair, next(iter(request.messages)))
-        part, _ = _checked(np.frombuffer(plain, np.uint8), request)
+        part, _ = checked(np.frombuffer(plain, np.uint8), request)
     if not part.counts[list(request.messages)[1]]:
         raise Corrupt(f"not an OTLP {request.signal} request: it holds no {list(request.messages)[1]}")
     return part
 
 
-def _checked(data: Any, request: Request) -> tuple[Part, bool]:
-    """(the file, is it odd)."""
+def checked(data: Any, request: Request) -> tuple[Part, bool]:
+    """(the file, is it odd). Corrupt if it is not such a request."""
     found = request.zeros()
     verdict = check(data, request.tables, 0, found)
     if verdict.code != OK:
         raise Corrupt(f"not an OTLP {request.signal} request: {_reason(data, request, verdict)}")
-    *counts, controls = found.tolist()
-    part = Part(data, dict(zip(request.messages, counts, strict=True)), controls, request)
-    if len(data) > MAX_BYTES or part.memory > MAX_MEMORY:
-        raise Corrupt(
-            f"{len(data)} bytes with {sum(counts)} parts need {part.memory >> 20} MB of memory; there are at most "
-            f"{MAX_MEMORY >> 20} MB, for {MAX_BYTES >> 20} MB of input: send smaller files"
-        )
-    return part, verdict.odd
+    return Part(data, found, request), verdict.odd
 
 
 def _reason(data: Any, request: Request, verdict: Verdict) -> str:

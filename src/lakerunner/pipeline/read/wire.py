@@ -227,8 +227,8 @@ def _check_unknown(data: Any, at: Any, end: Any, known: Any) -> Any:
 
 
 @njit(cache=True)
-def _check(data: Any, tables: Any, message: Any, counts: Any) -> Any:
-    """The fields of a Verdict; adds to `counts` as `check` says."""
+def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
+    """The fields of a Verdict, for jitted code; adds to `counts` as `check` says."""
     # The messages that are open: where they start and end, their type, which marks were seen in them.
     opened = np.zeros((MAX_DEPTH + 1, 4), np.int64)
     depth, at, seen = np.int64(0), np.int64(0), np.int64(0)
@@ -282,7 +282,7 @@ def _check(data: Any, tables: Any, message: Any, counts: Any) -> Any:
 def check(data: Any, tables: Any, message: int, counts: Any) -> Verdict:
     """Whether these bytes are a message of this type. `counts`, int64, grows by what is inside: messages by their type,
     and behind these the control characters of all strings."""
-    return Verdict(*_check(data, tables, message, counts))
+    return Verdict(*check_message(data, tables, message, counts))
 
 
 def explain(data: Any, messages: Messages, verdict: Verdict) -> str:
