@@ -1,0 +1,265 @@
+"""One test for each row of docs/formats/limits.md, through a store and a task as they are. In every box stands a sound
+object beside the bad one, and comes through."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import re
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pyarrow.parquet as pq
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from lakerunner.bus.topics import IngestBox
+from lakerunner.model.source import SourceObject
+from lakerunner.objects.open import StoreAddress, shared_store
+from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_group
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "formats" / "limits.md"
+START = 1_760_000_400_000_000_000
+LAST_TIME = 2**63 - 2
+LIMITS = IngestLimits(object_max_bytes=256 << 20, task_max_bytes=64 << 20)
+MB = 1 << 20
+
+
+class Signal(NamedTuple):
+    """How a request of one record is made: the request's type, the names on the way to the record, and of its time."""
+
+    name: str
+    request: Any
+    way: tuple[str, str, str]
+    time: str
+
+    def made(self, fill: Callable[[Any], None] = lambda record: None) -> bytes:
+        """A request of one record, filled by the caller."""
+        request = self.request()
+        resource, scope, records = self.way
+        resource_items = getattr(request, resource).add()
+        resource_items.resource.attributes.add(key="service.name").value.string_value = "limits"
+        record = getattr(getattr(resource_items, scope).add(), records).add()
+        setattr(record, self.time, START)
+        fill(record)
+        return bytes(request.SerializeToString())
+
+
+SIGNALS = (
+    Signal("logs", ExportLogsServiceRequest, ("resource_logs", "scope_logs", "log_records"), "time_unix_nano"),
+    Signal("traces", ExportTraceServiceRequest, ("resource_spans", "scope_spans", "spans"), "start_time_unix_nano"),
+)
+
+
+class Lake:
+    """A store and what a task makes of the objects in it."""
+
+    def __init__(self, folder: Path, signal: Signal) -> None:
+        self.signal = signal
+        self.address = StoreAddress(folder.as_uri())
+        self.store = shared_store(self.address)
+
+    def put(self, data: bytes, name: str = "bad.binpb") -> SourceObject:
+        key = f"otel-raw/default/limits/{name}"
+        self.store.put(key, data)
+        meta = self.store.head(key)
+        return SourceObject(self.store.bucket, key, meta.etag or "", meta.size, meta.modified_ns)
+
+    def ingest(self, *sources: SourceObject, limits: IngestLimits = LIMITS) -> BoxResult:
+        """Of these and a sound object, which must come through."""
+        sound = self.put(self.signal.made(), "sound.binpb")
+        box = IngestBox(UUID(int=1), "limits", self.signal.name, (*sources, sound))
+        result = ingest_group(box, self.address, limits)
+        assert sound in result.done
+        assert len(result.done) + len(result.failed) == len(sources) + 1
+        return result
+
+    def reason(self, source: SourceObject, limits: IngestLimits = LIMITS) -> str:
+        """Why it is set aside; and nothing of it is in a segment."""
+        result = self.ingest(source, limits=limits)
+        ((failed, reason),) = result.failed
+        assert failed == source
+        assert sum(segment.rows for segment in result.segments) == 1
+        return reason
+
+    def row(self, fill: Callable[[Any], None], change: Callable[[bytes], bytes] = bytes) -> dict[str, Any]:
+        """The row of the one record that is filled so; its attributes by key, each with all of its values."""
+        source = self.put(change(self.signal.made(fill)))
+        result = self.ingest(source)
+        assert result.failed == ()
+        (row,) = (row for segment in result.segments for row in self.rows(segment.path) if len(row["own"]))
+        return row
+
+    def rows(self, path: str) -> list[dict[str, Any]]:
+        table = pq.read_table(io.BytesIO(self.store.get(path, max_bytes=512 * MB)))
+        place = table.column_names.index("timestamp")
+        table = table.set_column(place, "timestamp", table.column("timestamp").cast("int64"))
+        rows: list[dict[str, Any]] = table.to_pylist()
+        for row in rows:
+            columns = {name.partition(".")[2]: row[name] for name in row if name.startswith("attributes.")}
+            row["own"] = {key: [value] for key, value in columns.items() if value is not None}
+            for key, text in row["attributes"]:
+                row["own"].setdefault(key, []).append(text)
+        return rows
+
+
+@pytest.fixture(params=SIGNALS, ids=lambda signal: signal.name)
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    return Lake(tmp_path, request.param)
+
+
+def test_corrupt_protobuf(lake: Lake) -> None:
+    whole = lake.signal.made()
+    assert "byte 0: " in lake.reason(lake.put(whole[:-1]))
+    assert re.search(rf"byte {len(whole)}: ", lake.reason(lake.put(whole + b"\xff")))
+
+
+def test_another_signal(lake: Lake) -> None:
+    (other,) = (signal for signal in SIGNALS if signal.name in ("logs", "traces") and signal != lake.signal)
+    data = other.made(lambda record: setattr(record, "trace_id", bytes(16)))
+    assert f"this looks like an OTLP {other.name} request" in lake.reason(lake.put(data))
+
+
+def test_truncated_gzip(lake: Lake) -> None:
+    packed = gzip.compress(lake.signal.made())
+    assert lake.reason(lake.put(packed[:-5], "bad.binpb.gz")) == "the gzip file is cut short"
+
+
+def test_zip_bomb(lake: Lake) -> None:
+    bomb = lake.put(gzip.compress(bytes(64 * MB)), "bad.binpb.gz")
+    assert bomb.size < MB
+    reason = lake.reason(bomb, IngestLimits(MB, MB))
+    assert reason == f"the file unpacks to more than {MB} bytes: raise object_max_bytes to take it"
+
+
+def test_attribute_of_10_mb(lake: Lake) -> None:
+    text = "0123456789" * MB
+    row = lake.row(lambda record: set_text(record, "large", text))
+    assert row["own"] == {"large": [text]}
+
+
+def test_attribute_of_more_than_64_mb(lake: Lake) -> None:
+    data = lake.signal.made(lambda record: set_text(record, "large", "x" * (64 * MB + 1)))
+    reason = lake.reason(lake.put(data))
+    assert re.search(r"byte \d+: .* holds a field of more than 64 MB", reason)
+
+
+def test_100k_attributes(lake: Lake) -> None:
+    def fill(record: Any) -> None:
+        for number in range(100_000):
+            record.attributes.add(key=f"key {number}").value.int_value = number
+
+    row = lake.row(fill)
+    assert len(row["own"]) == 100_000
+    assert {int(key.removeprefix("key ")) for key in row["own"]} == {int(value) for (value,) in row["own"].values()}
+    assert sum(name.startswith("attributes.") for name in row) == 256
+
+
+def test_nan_infinity_and_minus_zero(lake: Lake) -> None:
+    numbers = {"nan": math.nan, "inf": math.inf, "minus inf": -math.inf, "minus zero": -0.0, "tiny": 5e-324}
+
+    def fill(record: Any) -> None:
+        for key, number in numbers.items():
+            record.attributes.add(key=key).value.double_value = number
+
+    own = lake.row(fill)["own"]
+    assert {key: struct.pack("<d", value) for key, (value,) in own.items()} == {
+        key: struct.pack("<d", number) for key, number in numbers.items()
+    }
+
+
+def test_int64_extremes(lake: Lake) -> None:
+    def fill(record: Any) -> None:
+        record.attributes.add(key="least").value.int_value = -(2**63)
+        record.attributes.add(key="most").value.int_value = 2**63 - 1
+
+    assert lake.row(fill)["own"] == {"least": [-(2**63)], "most": [2**63 - 1]}
+
+
+def test_invalid_utf8(lake: Lake) -> None:
+    def fill(record: Any) -> None:
+        set_text(record, "value", "PLACE")
+        set_text(record, "KEY", "x")
+
+    row = lake.row(fill, lambda data: data.replace(b"PLACE", b"caf\xe9!").replace(b"KEY", b"k\xffy"))
+    assert row["own"] == {
+        "value": [b"caf\xe9!"],
+        "k\ufffdy": ["x"],
+        "lakerunner.key.k\ufffdy": [b"k\xffy"],
+    }
+
+
+def test_timestamp_0(lake: Lake) -> None:
+    def fill(record: Any) -> None:
+        setattr(record, lake.signal.time, 0)
+        set_text(record, "k", "v")
+
+    row = lake.row(fill)
+    source = lake.put(lake.signal.made(fill), "again.binpb")
+    assert abs(row["timestamp"] - source.modified_ns) < 600 * 10**9  # that of the object before, put a moment ago
+
+
+def test_timestamp_past_2262(lake: Lake) -> None:
+    for number in (LAST_TIME + 1, 2**64 - 1):
+        row = lake.row(lambda record, number=number: setattr(record, lake.signal.time, number))
+        assert row["own"] == {f"lakerunner.{lake.signal.time}": [str(number)]}
+        assert START < row["timestamp"] < LAST_TIME
+    last = lake.row(lambda record: (setattr(record, lake.signal.time, LAST_TIME), set_text(record, "k", "v")))
+    assert last["timestamp"] == LAST_TIME
+
+
+def test_timestamp_in_the_future(lake: Lake) -> None:
+    future = 4_102_444_800_000_000_000  # 2100-01-01
+    source = lake.put(lake.signal.made(lambda record: setattr(record, lake.signal.time, future)))
+    result = lake.ingest(source)
+    (segment,) = (segment for segment in result.segments if segment.time.start_ns == future)
+    assert f"/21000101/{lake.signal.name}/00/" in segment.path
+    assert [row["timestamp"] for row in lake.rows(segment.path)] == [future]
+
+
+def test_duplicate_keys(lake: Lake) -> None:
+    def fill(record: Any) -> None:
+        for text in ("first", "second"):
+            set_text(record, "twice", text)
+
+    assert lake.row(fill)["own"] == {"twice": ["first", '"second"']}
+
+
+def test_empty_file(lake: Lake) -> None:
+    assert lake.reason(lake.put(b"")) == "the file is empty"
+
+
+def test_unknown_ending(lake: Lake) -> None:
+    reason = lake.reason(lake.put(lake.signal.made(), "bad.xyz"))
+    assert "has no ending we know: " in reason
+    assert ".binpb" in reason
+
+
+def test_deleted_object(lake: Lake) -> None:
+    source = lake.put(lake.signal.made())
+    lake.store.delete([source.key])
+    assert "bad.binpb" in lake.reason(source)
+
+
+def test_overwritten_object(lake: Lake) -> None:
+    source = lake.put(lake.signal.made())
+    lake.put(lake.signal.made(lambda record: set_text(record, "k", "another")))
+    assert lake.reason(source) == "the object has changed since it was announced"
+
+
+def set_text(record: Any, key: str, text: str) -> None:
+    record.attributes.add(key=key).value.string_value = text
+
+
+def test_every_row_of_the_page_has_its_test_and_every_test_its_row() -> None:
+    rows = [line.strip("|").split("|") for line in DOCS.read_text().splitlines() if line.startswith("| ")][1:]
+    named = [row[-1].strip().strip("`") for row in rows]
+    here = [name for name in globals() if name.startswith("test_") and not name.startswith("test_every_row")]
+    assert named == here
+    for row in rows:
+        assert row[-2].strip() == ", ".join(signal.name for signal in SIGNALS)
