@@ -33,7 +33,7 @@ from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, inge
 from lakerunner.pipeline.java import java_home
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 
-LIMITS = IngestLimits(object_max_bytes=256 << 20, task_max_bytes=128 << 20)
+LIMITS = IngestLimits(object_max_bytes=256 << 20, task_max_bytes=64 << 20)
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
 Columns = dict[str, list[Any]]
 
@@ -129,7 +129,7 @@ def run(bench: Bench, records: int, repeat: int, directory: Path) -> None:
     try:
         warm(spark)
         segments.warm()
-        best = measure(
+        best, stored = measure(
             {
                 "spark": lambda: ingest_box(spark, box, address, LIMITS),
                 "arrow": lambda: ingest_group(box, address, LIMITS),
@@ -146,24 +146,35 @@ def run(bench: Bench, records: int, repeat: int, directory: Path) -> None:
     least, most = bench.targets
     print(f"spark / upb: {best['upb'] / best['spark']:.2f}x (target >= {least}x)")
     print(f"spark time / arrow time: {best['spark'] / best['arrow']:.2f}x (target <= {most}x)")
+    segment, beside = (stored[name] / given.records for name in ("segments", "beside"))
+    share = (segment + beside) * given.records / given.raw_bytes
+    print(f"stored: {segment:.1f} B per record, {beside:.1f} B beside it: 1/{1 / share:.1f} of the raw bytes")
 
 
-def measure(ways: dict[str, Callable[[], Any]], records: int, repeat: int) -> dict[str, float]:
-    """The best time of each way; every answer is checked."""
+def stored_by(result: BoxResult) -> dict[str, int]:
+    """Bytes of the segments, and of the files beside them."""
+    beside = sum(size for segment in result.segments for size in segment.statistics["side_bytes"].values())
+    return {"segments": sum(segment.bytes for segment in result.segments), "beside": beside}
+
+
+def measure(ways: dict[str, Callable[[], Any]], records: int, repeat: int) -> tuple[dict[str, float], dict[str, int]]:
+    """The best time of each way, and what was stored; every answer is checked."""
     best: dict[str, float] = {}
+    stored: dict[str, int] = {}
     made = set()
     for _ in range(repeat):
         for way, work in ways.items():
             seconds, answer = timed(work)
             if isinstance(answer, BoxResult):
                 made.add(tuple(sorted(segment.id for segment in answer.segments)))
+                stored = stored_by(answer)
                 answer = rows_of(answer)
             if answer != records:
                 sys.exit(f"{way} gave {answer} rows for {records} records")
             best[way] = min(seconds, best.get(way, seconds))
     if len(made) != 1:
         sys.exit("the same box gave different segments")
-    return best
+    return best, stored
 
 
 def main(bench: Bench) -> None:

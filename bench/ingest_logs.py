@@ -45,6 +45,6 @@ if __name__ == "__main__":
             ExportLogsServiceRequest,
             lambda shop, records: shop.bulk_logs(records, per_file=PER_FILE),
             columns_of,
-            (1.5, 1.4),
+            (1.8, 1.25),
         )
     )

@@ -179,7 +179,11 @@ def test_the_index_learns_services_and_fields() -> None:
         record = resource_logs.scope_logs.add().log_records.add(time_unix_nano=START)
         record.attributes.add(key=b"only." + service.encode()).value.int_value = 1
     (segment,) = make(raw_of(request.SerializeToString()))[0].segments
-    assert segment.statistics == {"services": ["a", "b"], "service_count": 2, "side_bytes": {"text.bin": 36}}
+    assert segment.statistics == {
+        "services": ["a", "b"],
+        "service_count": 2,
+        "side_bytes": {"text.bin": 36},
+    }
     wanted = {*field_fingerprints("service_name", ["a", "b"]), digest64("resource.service.name")}
     assert set(segment.fingerprints) == wanted | {digest64("attributes.only.a"), digest64("attributes.only.b")}
 
