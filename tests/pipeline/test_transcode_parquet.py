@@ -137,6 +137,14 @@ def test_what_is_no_parquet_is_refused(data: bytes, expected: str) -> None:
     assert reason("parquet", "logs", data).startswith(expected)
 
 
+def test_text_that_is_not_utf8_is_refused() -> None:
+    bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    for options in ({"use_dictionary": True}, {"use_dictionary": False}):
+        said = reason("parquet", "logs", file({"a": bad}, **options))
+        assert said.startswith("behind row 0: not Parquet that can be read: ")
+        assert "utf-8" in said.lower()
+
+
 def test_a_damaged_page_is_refused_with_the_row() -> None:
     data = bytearray(file({"a": list(range(5000)), "b": ["x" * 50] * 5000}, compression="gzip", row_group_size=2500))
     middle = len(data) // 2

@@ -8,7 +8,7 @@ resource, events, links) stays whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -31,19 +31,25 @@ Values = list[Any]
 def from_parquet(signal: str, data: memoryview, columns: Columns) -> bytes:
     """The export request of these rows."""
     records, damage = RECORDS[signal](columns), Damage()
+    for row, names, values in _read(data, records):
+        try:
+            records.add(names, values)
+        except Unfit as error:
+            damage.note(f"row {row}", str(error))
+    damage.refuse()
+    return records.data()
+
+
+def _read(data: memoryview, records: Records) -> Iterator[tuple[int, tuple[str, ...], Sequence[Any]]]:
+    """(number, names, values) of each row. Corrupt where Arrow, or Python for it, cannot read on."""
     row = 0
     try:
         for batch in _batches(data):
             for names, values in _rows(batch, records):
                 row += 1
-                try:
-                    records.add(names, values)
-                except Unfit as error:
-                    damage.note(f"row {row}", str(error))
-    except (pa.ArrowException, OSError) as error:
+                yield row, names, values
+    except (pa.ArrowException, OSError, ValueError) as error:  # a text that is not UTF-8 is a ValueError
         raise Corrupt(f"behind row {row}: not Parquet that can be read: {error}") from None
-    damage.refuse()
-    return records.data()
 
 
 def _batches(data: memoryview) -> Iterator[pa.RecordBatch]:
@@ -68,7 +74,7 @@ def _dictionaries(metadata: Any) -> Iterator[Any]:
                 yield column
 
 
-def _rows(batch: pa.RecordBatch, records: Records) -> Iterator[tuple[tuple[str, ...], Values]]:
+def _rows(batch: pa.RecordBatch, records: Records) -> Iterator[tuple[tuple[str, ...], Sequence[Any]]]:
     """(names, values) of each row."""
     whole = {batch.schema.names[index] for index in _whole(batch.schema.names, records)}
     flat = [
@@ -86,7 +92,7 @@ def _rows(batch: pa.RecordBatch, records: Records) -> Iterator[tuple[tuple[str, 
     ]
     rows: Iterator[tuple[Any, ...]] = zip(*columns, strict=True) if columns else iter([()] * batch.num_rows)
     if not maps:
-        yield from ((names, row) for row in rows)  # type: ignore[misc]
+        yield from ((names, row) for row in rows)
         return
     for index, row in enumerate(rows):
         more = [(f"{name}.{key}", value) for name, of in maps if of[index] is not ABSENT for key, value in of[index]]
