@@ -70,6 +70,10 @@ class Settings:
     query_max_rows: int = _setting(1_000_000, "most rows of one answer")
     query_concurrency: int = _setting(8, "queries that run at once; more wait, then are turned away")
     request_max_bytes: int = _setting(64 << 20, "largest body of one request, unpacked")
+    push_max_seconds: float = _setting(0.2, "pushed requests of so long go into one raw object; 0: one object each")
+    push_max_bytes: int = _setting(8 << 20, "a raw object of pushed requests is closed at this size, unpacked")
+    push_max_waiting_bytes: int = _setting(256 << 20, "pushed bytes not yet stored; beyond it senders are told to wait")
+    push_max_waiting_requests: int = _setting(10_000, "pushed requests not yet stored, in the same way")
     log_level: str = _setting("info", "debug, info, warning or error")
     failpoint: str = _setting("", "for tests: the process dies here, e.g. after-commit:2 (model/failpoint.py)")
 

@@ -14,6 +14,7 @@ from lakerunner.index.keys import Keys
 from lakerunner.index.migrate import load_migrations, migrate
 from lakerunner.index.organizations import Organizations
 from lakerunner.index.outbox import Outbox
+from lakerunner.index.pushes import Pushes
 from lakerunner.index.segments import Segments
 from lakerunner.index.sources import Sources
 
@@ -27,6 +28,7 @@ class Index:
         self.keys = Keys(database)
         self.sources = Sources(database)
         self.segments = Segments(database)
+        self.pushes = Pushes(database)
         self.outbox = Outbox(database)
 
     @classmethod

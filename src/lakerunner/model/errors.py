@@ -7,7 +7,8 @@
     │   ├── NotFound            404: names something that is not there
     │   └── TooLarge            413: past a limit, which the message names
     ├── Unavailable         nobody: a dependency is away, try the same again later
-    │   └── Crashed             the process that did the work died at it: perhaps the work is to blame
+    │   ├── Crashed             the process that did the work died at it: perhaps the work is to blame
+    │   └── Busy                429: more is waiting than we may hold, try the same again later
     ├── Corrupt             the sender: this input is set aside with its reason
     │   └── Absent              the object is not there (any more)
     └── Conflict            nobody: someone else did this work already; look again and go on
@@ -80,6 +81,12 @@ class Unavailable(LakerunnerError):
 
 class Crashed(Unavailable):
     """Whoever did the work died. Tried again it may go well; if it never does, the work is at fault."""
+
+
+class Busy(Unavailable):
+    """More is waiting already than a limit allows; nothing of this request was kept."""
+
+    http_status = 429
 
 
 class Corrupt(LakerunnerError):
