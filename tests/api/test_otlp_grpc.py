@@ -1,49 +1,31 @@
-"""OTLP over gRPC, with a real channel on a real store."""
+"""OTLP over gRPC, with a real channel on a real index and store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from uuid import UUID
+import gzip
 
 import grpc
 import pytest
-from isal import igzip
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.otlp_grpc import OtlpGrpcServer
-from lakerunner.api.receive import Receiver
-from lakerunner.model.organization import Organization
-from lakerunner.objects.open import StoreAddress, open_store
-from lakerunner.objects.store import ObjectStore
+from suites.doors import Doors
+from suites.pushed import ACME, pushed_objects
 
-ACME = Organization(UUID(int=7), "acme")
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
-METRICS = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+
+pytestmark = pytest.mark.parametrize("address", ["local"], indirect=True)
 
 
-class Door:
-    def __init__(self, store: ObjectStore, channel: grpc.Channel, announced: list[str]) -> None:
-        self.store, self.channel, self.announced = store, channel, announced
-
-    def export(self, data: bytes, method: str = LOGS, key: str = "lrk_acme") -> bytes:
-        answer: bytes = self.channel.unary_unary(method)(
-            data, timeout=10, metadata=[("authorization", f"Bearer {key}")]
-        )
-        return answer
-
-
-@pytest.fixture
-def door(tmp_path: Path) -> Iterator[Door]:
-    store = open_store(StoreAddress(tmp_path.as_uri()))
-    announced: list[str] = []
-    authenticator = Authenticator({"lrk_acme": ACME}.get, None)
-    server = OtlpGrpcServer(Receiver(store, announced.append), authenticator, max_bytes=10_000)
-    port = server.start("127.0.0.1", 0)
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield Door(store, channel, announced)
-    server.stop()
+def export(doors: Doors, data: bytes, method: str = LOGS, key: str = "lrk_acme", **named: object) -> bytes:
+    metadata = [("authorization", f"Bearer {key}")]
+    with grpc.insecure_channel(doors.grpc_address) as channel:
+        answer: bytes = channel.unary_unary(method)(data, timeout=30, metadata=metadata, **named)
+    return answer
 
 
 def request(size: int = 5) -> bytes:
@@ -52,13 +34,21 @@ def request(size: int = 5) -> bytes:
     return made.SerializeToString()
 
 
-def test_a_request_is_stored_as_it_came_before_it_is_answered_and_once(door: Door) -> None:
+def status_of(error: grpc.RpcError) -> Status:
+    details = dict(error.trailing_metadata())["grpc-status-details-bin"]
+    return Status.FromString(details)
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+def test_a_request_is_stored_as_it_came_before_it_is_answered_and_once(
+    doors: Doors, compression: grpc.Compression
+) -> None:
     for _ in range(2):
-        assert door.export(request()) == b""
-    (meta,) = door.store.list("otel-raw/")
-    assert meta.key.startswith(f"otel-raw/{ACME.id}/otlp/")
-    assert igzip.decompress(bytes(door.store.get(meta.key, max_bytes=10_000))) == request()
-    assert door.announced == [meta.key, meta.key]
+        assert export(doors, request(), compression=compression) == b""  # a full success is an empty response
+    ((key, data),) = pushed_objects(doors.store).items()
+    assert key.startswith(f"otel-raw/{ACME.id}/otlp/")
+    assert data == request()
+    assert [record.source.key for record in doors.index.sources.list(None)] == [key]
 
 
 @pytest.mark.parametrize(
@@ -66,15 +56,56 @@ def test_a_request_is_stored_as_it_came_before_it_is_answered_and_once(door: Doo
     [
         (b"\xff", LOGS, "lrk_acme", grpc.StatusCode.INVALID_ARGUMENT),
         (request(), LOGS, "wrong", grpc.StatusCode.UNAUTHENTICATED),
-        (b"", METRICS, "lrk_acme", grpc.StatusCode.INVALID_ARGUMENT),
-        (request(20_000), LOGS, "lrk_acme", grpc.StatusCode.RESOURCE_EXHAUSTED),
+        (request(200_000), LOGS, "lrk_acme", grpc.StatusCode.RESOURCE_EXHAUSTED),
         (b"", "/other.Service/Export", "lrk_acme", grpc.StatusCode.UNIMPLEMENTED),
     ],
 )
-def test_what_is_wrong_is_refused_with_its_code(
-    door: Door, data: bytes, method: str, key: str, code: grpc.StatusCode
+def test_what_is_wrong_is_refused_with_its_code_and_not_to_be_sent_again(
+    doors: Doors, data: bytes, method: str, key: str, code: grpc.StatusCode
 ) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        door.export(data, method, key)
+        export(doors, data, method, key)
     assert caught.value.code() == code
-    assert list(door.store.list("otel-raw/")) == []
+    trailing = dict(caught.value.trailing_metadata() or ())
+    assert b"RetryInfo" not in trailing.get("grpc-status-details-bin", b"")
+    assert pushed_objects(doors.store) == {}
+
+
+def test_beyond_what_may_wait_the_client_is_told_when_to_come_back(doors: Doors) -> None:
+    doors.hold()
+    waiting = [doors.offer(line) for line in ("a", "b")]
+    with pytest.raises(grpc.RpcError) as caught:
+        export(doors, request())
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    status = status_of(caught.value)
+    assert (status.code, status.message) == (8, caught.value.details())
+    assert "2 requests wait" in status.message
+    retry = RetryInfo()
+    assert isinstance(status.details[0], AnyMessage)
+    assert status.details[0].Unpack(retry)
+    assert retry.retry_delay.seconds == 2
+    doors.release()
+    for answer in waiting:
+        answer.result(30)
+    assert export(doors, request()) == b""
+
+
+def test_without_an_index_it_is_unavailable(doors: Doors) -> None:
+    doors.index.close()
+    with pytest.raises(grpc.RpcError) as caught:
+        export(doors, request())
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert status_of(caught.value).details[0].type_url == "type.googleapis.com/google.rpc.RetryInfo"
+
+
+def test_a_body_that_lies_about_its_packing_is_refused(doors: Doors) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        export(doors, gzip.compress(request()))  # packed, but not by gRPC
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "looks like gzip" in caught.value.details()
+
+
+def test_a_port_that_is_taken_is_said_at_once(doors: Doors) -> None:
+    server = OtlpGrpcServer(doors.receiver, Authenticator({}.get, None), 1000)
+    with pytest.raises(RuntimeError, match="bind"):
+        server.start("127.0.0.1", int(doors.grpc_address.rpartition(":")[2]))

@@ -1,6 +1,7 @@
-"""OTLP over HTTP: POST /v1/{logs,metrics,traces} as protobuf or JSON, gzip or plain.
+"""OTLP over HTTP: POST /v1/{logs,metrics,traces} as protobuf or JSON; plain, gzip or zstd.
 
 Answers as the OTLP specification says: the export response in the request's encoding, errors as a google.rpc.Status.
+429 and 503 with Retry-After ask for the same request again; every other error says that it would fail again.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import read_body
+from lakerunner.api.body import content_type, read_body
 from lakerunner.api.errors import RETRY_SECONDS
 from lakerunner.api.receive import Receiver
+from lakerunner.api.rpc_status import rpc_status
 from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
 from lakerunner.pipeline.transcode.otlp_json import request_from_json
 
@@ -34,7 +36,7 @@ class OtlpApi:
         return [Route("/v1/{signal:str}", self.export, methods=["POST"])]
 
     async def export(self, request: Request) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = content_type(request)
         try:
             await self._accept(request, kind)
         except LakerunnerError as error:
@@ -50,19 +52,11 @@ class OtlpApi:
         body = await read_body(request, self.max_bytes)
         if kind == JSON:
             body = await to_thread.run_sync(request_from_json, signal, body)
-        await to_thread.run_sync(self.receiver.accept, organization, signal, body)
+        await self.receiver.accept_soon(organization, signal, "otlp", body)
 
 
 def _status(error: LakerunnerError, kind: str) -> Response:
     headers = {"retry-after": str(RETRY_SECONDS)} if isinstance(error, Unavailable) else {}
-    message = str(error)
     if kind == JSON:
-        return Response(orjson.dumps({"message": message}), error.http_status, headers, JSON)
-    return Response(_status_protobuf(message), error.http_status, headers, PROTOBUF)
-
-
-def _status_protobuf(message: str) -> bytes:
-    """google.rpc.Status with its field 2, message. One length-delimited field: not worth a dependency."""
-    data = message.encode()[:2000]
-    length = bytes([len(data)]) if len(data) < 128 else bytes([len(data) & 0x7F | 0x80, len(data) >> 7])
-    return b"\x12" + length + data
+        return Response(orjson.dumps({"message": str(error)}), error.http_status, headers, JSON)
+    return Response(rpc_status(0, str(error)), error.http_status, headers, PROTOBUF)

@@ -1,17 +1,24 @@
 """OTLP over gRPC (usually port 4317): the Export method of each signal's service, on the same receiver as HTTP.
 
-Requests are taken as bytes and stored as they came; nothing is decoded and encoded again.
+Requests are taken as bytes and stored as they came; nothing is decoded and encoded again. An error that a client may
+answer by sending the same again carries a RetryInfo; without one, RESOURCE_EXHAUSTED would mean that it may not.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+import threading
+from concurrent.futures import Future
 
 import grpc
+from anyio import to_thread
 
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.errors import RETRY_SECONDS
 from lakerunner.api.receive import Receiver
+from lakerunner.api.rpc_status import rpc_status
 from lakerunner.model.errors import (
+    Busy,
     LakerunnerError,
     NotAllowed,
     NotAuthenticated,
@@ -20,7 +27,6 @@ from lakerunner.model.errors import (
     UserError,
 )
 
-_THREADS = 8
 _STOP_SECONDS = 5
 _SERVICES = {
     f"/opentelemetry.proto.collector.{package}.v1.{service}/Export": signal
@@ -35,27 +41,48 @@ _CODES: tuple[tuple[type[LakerunnerError], grpc.StatusCode], ...] = (
     (NotAllowed, grpc.StatusCode.PERMISSION_DENIED),
     (TooLarge, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (UserError, grpc.StatusCode.INVALID_ARGUMENT),
+    (Busy, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (Unavailable, grpc.StatusCode.UNAVAILABLE),
 )
 
 
 class OtlpGrpcServer:
+    """In a thread with an event loop of its own, so that requests that wait for their object hold no thread."""
+
     def __init__(self, receiver: Receiver, authenticator: Authenticator, max_bytes: int) -> None:
-        self._server = grpc.server(
-            ThreadPoolExecutor(_THREADS, thread_name_prefix="otlp-grpc"),
-            handlers=[_Exports(receiver, authenticator)],
-            options=[("grpc.max_receive_message_length", max_bytes), ("grpc.so_reuseport", 0)],
-            maximum_concurrent_rpcs=_THREADS * 8,
-        )
+        self._exports = _Exports(receiver, authenticator)
+        self._options = [("grpc.max_receive_message_length", max_bytes), ("grpc.so_reuseport", 0)]
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        self._bound: Future[int] = Future()
+        self._thread = threading.Thread(target=self._run, name="otlp-grpc", daemon=True)
 
     def start(self, host: str, port: int) -> int:
         """The port it listens on; raises RuntimeError when that is taken."""
-        bound: int = self._server.add_insecure_port(f"{host}:{port}")
-        self._server.start()
-        return bound
+        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._thread.start()
+        return self._bound.result()
 
     def stop(self) -> None:
-        self._server.stop(_STOP_SECONDS).wait()
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(2 * _STOP_SECONDS)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                runner.run(self._serve())
+            except RuntimeError as error:
+                if self._bound.done():
+                    raise
+                self._bound.set_exception(error)
+
+    async def _serve(self) -> None:
+        server = grpc.aio.server(handlers=[self._exports], options=self._options)
+        port = server.add_insecure_port(self._address)
+        await server.start()
+        self._bound.set_result(port)
+        await self._stopping.wait()
+        await server.stop(_STOP_SECONDS)
 
 
 class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -67,13 +94,20 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
         signal = _SERVICES.get(call.method)
         if signal is None:
             return None
-        return grpc.unary_unary_rpc_method_handler(lambda data, context: self._export(signal, data, context))
 
-    def _export(self, signal: str, data: bytes, context: grpc.ServicerContext) -> bytes:
-        headers = {name: value for name, value in context.invocation_metadata() if isinstance(value, str)}
+        async def export(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
+            return await self._export(signal, data, context)
+
+        return grpc.unary_unary_rpc_method_handler(export)
+
+    async def _export(self, signal: str, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
         try:
-            self._receiver.accept(self._authenticator.organization(headers), signal, data)
+            organization = await to_thread.run_sync(self._authenticator.organization, headers)
+            await self._receiver.accept_soon(organization, signal, "otlp", data)
         except LakerunnerError as error:
             code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-            context.abort(code, str(error))
+            retry = RETRY_SECONDS if isinstance(error, Unavailable) else 0
+            details = rpc_status(code.value[0], str(error), retry)
+            await context.abort(code, str(error), (("grpc-status-details-bin", details),))
         return b""

@@ -1,56 +1,244 @@
-"""What a push door does with telemetry: keep it as a raw object, durably, then announce it.
+"""What every push door does with telemetry: judge it, keep it durably in a raw object, and only then say yes.
 
-Comes in: one OTLP export request as protobuf bytes. Goes out: nothing; when `accept` returns, the object is stored
-and recorded. The object's key is a digest of its content, so a client that sends the same request again, because it
-did not see our answer, adds nothing. The same bytes then go the same way as any raw file.
+Comes in: requests, many at once. Goes out: an answer for each, when it is stored and announced. Requests of the same
+organization, signal and format that come shortly after each other share one object: a store takes few large objects
+more easily than many small ones, and a sender waits for one write either way.
+
+What always holds: yes means durable, and a request that is sent again, byte for byte, counts once (`api/keep.py`).
+What the pipeline's reader would set aside is refused here, so that no request spoils an object for others. What waits
+is bounded in bytes and in number; beyond it senders are told to come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from uuid import UUID
 
-from google.protobuf.message import DecodeError, Message
-from isal import igzip
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from anyio import to_thread
+from prometheus_client import Gauge
 
-from lakerunner.model.errors import Conflict, UserError
+from lakerunner.api.keep import PUSH_FORMATS, Keeper, Origin
+from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Unavailable, UserError
 from lakerunner.model.organization import Organization
-from lakerunner.model.signal import signal_named
-from lakerunner.model.source import RAW_PREFIX
-from lakerunner.objects.store import ObjectStore
+from lakerunner.model.signal import SIGNALS, signal_named
+from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.segments import READERS, Raw
+from lakerunner.pipeline.transcode.columns import GUESSED
+from lakerunner.pipeline.transcode.formats import TRANSCODERS
 
-PUSH_COLLECTOR = "otlp"
-REQUESTS: dict[str, type[Message]] = {"logs": ExportLogsServiceRequest, "traces": ExportTraceServiceRequest}
+WAITING = Gauge("lakerunner_push_waiting_requests", "Pushed requests that are not stored yet")
+_THREADS = 4  # so many objects are written at the same time
+_STOP_SECONDS = 15.0
+_Name = tuple[UUID, str, bytes]
 
 
 @dataclass(frozen=True)
+class PushLimits:
+    """An object is closed at an age in seconds or a size in bytes; so much may wait at most."""
+
+    max_seconds: float
+    max_bytes: int
+    max_waiting_bytes: int
+    max_waiting_requests: int
+
+
+@dataclass
+class _Batch:
+    origin: Origin
+    due: float
+    requests: dict[bytes, bytes] = field(default_factory=dict)
+    answers: dict[bytes, Future[None]] = field(default_factory=dict)
+    size: int = 0
+
+
 class Receiver:
-    """`announce` takes the key of a stored object."""
+    """Safe between threads. `start` before the first request, `stop` after the last."""
 
-    store: ObjectStore
-    announce: Callable[[str], None]
+    def __init__(self, keeper: Keeper, limits: PushLimits, on_bug: Callable[[str], None]) -> None:
+        self._keeper = keeper
+        self._limits = limits
+        self._on_bug = on_bug
+        self._changed = threading.Condition()
+        self._open: dict[Origin, _Batch] = {}  # oldest first, as all are due at the same age
+        self._full: deque[_Batch] = deque()
+        self._answers: dict[_Name, Future[None]] = {}
+        self._waiting_bytes = 0
+        self._stopping = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"push-{number}", daemon=True) for number in range(_THREADS)
+        ]
 
-    def accept(self, organization: Organization, signal: str, data: bytes) -> None:
-        """Blocks until the request is durable. UserError if it is not what it says it is."""
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def drain(self) -> None:
+        """From now on nothing is taken any more, and what waits is stored at once."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Drained when this returns. What could not be stored in time was answered with Unavailable."""
+        self.drain()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        with self._changed:
+            left = [*self._full, *self._open.values()]
+            self._full.clear()
+            self._open.clear()
+        for batch in left:
+            self._answer(batch, dict.fromkeys(batch.requests, _stopping()))
+
+    def accept(self, organization: Organization, signal: str, form: str, data: bytes) -> None:
+        """Blocks until the request is durable. UserError if it is not what it says it is, Busy if too much waits,
+        Unavailable if it could not be kept: in both of these it may be sent again."""
+        self.offer(organization, signal, form, data).result()
+
+    async def accept_soon(self, organization: Organization, signal: str, form: str, data: bytes) -> None:
+        """`accept` that holds no thread while the request waits for its object."""
+        await asyncio.wrap_future(await to_thread.run_sync(self.offer, organization, signal, form, data))
+
+    def offer(self, organization: Organization, signal: str, form: str, data: bytes) -> Future[None]:
+        """`accept` for those who wait in another way: the future ends as `accept` does."""
         refuse_unless_ingested(signal)
-        try:
-            REQUESTS[signal].FromString(data)
-        except DecodeError as error:
-            raise UserError(f"the body is not an OTLP {signal} request: {error}") from error
         if not data:
-            return  # an empty export is valid and holds nothing
-        digest = blake2b(data, digest_size=16).hexdigest()
-        key = f"{RAW_PREFIX}{organization.id}/{PUSH_COLLECTOR}/{digest[:2]}/{signal}_{digest}.binpb.gz"
-        # Sent before: announcing it again changes nothing, and mends a crash between put and announce.
-        with suppress(Conflict):
-            self.store.put(key, igzip.compress(data, compresslevel=1, mtime=0), if_absent=True)
-        self.announce(key)
+            return _done()  # an empty request is valid and holds nothing
+        digest = blake2b(data, digest_size=16, person=form.encode()).digest()
+        origin = Origin(organization.id, signal, form)
+        with self._changed:
+            if self._stopping:
+                raise _stopping()
+            same = self._answers.get((origin.organization, signal, digest))
+            if same is not None:  # its first sending has not been answered yet
+                return same
+            self._refuse_if_full(len(data))
+            return self._add(origin, digest, data)
+
+    def _refuse_if_full(self, size: int) -> None:
+        limits = self._limits
+        if len(self._answers) >= limits.max_waiting_requests:
+            raise Busy(f"{len(self._answers)} requests wait to be stored (push_max_waiting_requests): send it later")
+        if self._answers and self._waiting_bytes + size > limits.max_waiting_bytes:
+            raise Busy(f"{self._waiting_bytes} bytes wait to be stored (push_max_waiting_bytes): send it later")
+
+    def _add(self, origin: Origin, digest: bytes, data: bytes) -> Future[None]:
+        batch = self._open.get(origin)
+        if batch is not None and batch.size + len(data) > self._limits.max_bytes:
+            self._full.append(self._open.pop(origin))
+            batch = None
+        if batch is None:
+            batch = self._open[origin] = _Batch(origin, time.monotonic() + self._limits.max_seconds)
+        answer: Future[None] = Future()
+        answer.set_running_or_notify_cancel()  # a sender that goes away does not take the request back
+        batch.requests[digest] = data
+        batch.answers[digest] = answer
+        batch.size += len(data)
+        self._answers[origin.organization, origin.signal, digest] = answer
+        self._waiting_bytes += len(data)
+        WAITING.inc()
+        if batch.size >= self._limits.max_bytes or not self._limits.max_seconds:
+            self._full.append(self._open.pop(origin))
+        self._changed.notify()
+        return answer
+
+    def _run(self) -> None:
+        while (batch := self._next()) is not None:
+            try:
+                errors: Mapping[bytes, Exception] = self._keep(batch)
+            except LakerunnerError as error:
+                errors = dict.fromkeys(batch.requests, error)
+            except Exception as error:  # noqa: BLE001 - a bug: the senders are told, and the process stops
+                errors = dict.fromkeys(batch.requests, error)
+                self._on_bug(repr(error))
+            self._answer(batch, errors)
+
+    def _next(self) -> _Batch | None:
+        """The next batch that is full or old enough; None when there will be no more."""
+        with self._changed:
+            while True:
+                if self._full:
+                    return self._full.popleft()
+                oldest = next(iter(self._open.values()), None)
+                if oldest is None:
+                    if self._stopping:
+                        return None
+                    self._changed.wait()
+                    continue
+                wait = oldest.due - time.monotonic()
+                if wait <= 0 or self._stopping:
+                    return self._open.pop(oldest.origin)
+                self._changed.wait(wait)
+
+    def _keep(self, batch: _Batch) -> dict[bytes, LakerunnerError]:
+        errors: dict[bytes, LakerunnerError] = {**refusals(batch.origin, batch.requests)}
+        sound = {digest: data for digest, data in batch.requests.items() if digest not in errors}
+        if sound:
+            try:
+                errors |= self._keeper.keep(batch.origin, sound, time.time_ns())
+            except LakerunnerError as error:
+                errors |= dict.fromkeys(sound, error)
+        return errors
+
+    def _answer(self, batch: _Batch, errors: Mapping[bytes, Exception]) -> None:
+        with self._changed:
+            for digest in batch.requests:
+                del self._answers[batch.origin.organization, batch.origin.signal, digest]
+            self._waiting_bytes -= batch.size
+        WAITING.dec(len(batch.requests))
+        for digest, answer in batch.answers.items():
+            error = errors.get(digest)
+            if error is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(error)
 
 
 def refuse_unless_ingested(signal: str) -> None:
     if not signal_named(signal).ingested:
-        raise UserError(f"{signal} are not ingested by this version: it takes {' and '.join(REQUESTS)}")
+        taken = ", ".join(spec.name for spec in SIGNALS.values() if spec.ingested)
+        raise UserError(f"{signal} are not ingested by this version: it takes {taken}")
+
+
+def refusals(origin: Origin, requests: Mapping[bytes, bytes]) -> dict[bytes, UserError]:
+    """The requests that the pipeline would set aside, and why: its own reader is the judge, of each by itself."""
+    transcoder = TRANSCODERS.get(origin.format)
+    format_read = "otlp" if transcoder else origin.format
+    reader = READERS.get((origin.signal, format_read))
+    if reader is None:
+        return dict.fromkeys(requests, UserError(f"{origin.signal} are not taken as {origin.format} by this version"))
+    form = PUSH_FORMATS[origin.format]
+    left: list[Raw] = []
+    refused: dict[bytes, UserError] = {}
+    for digest, request in requests.items():
+        data = form.joined([request])
+        try:
+            content = transcoder(origin.signal, memoryview(data), GUESSED) if transcoder else data
+        except (Corrupt, UserError) as error:
+            refused[digest] = UserError(str(error))
+            continue
+        source = SourceObject("push", digest.hex(), "push", len(content), 0)
+        left.append(Raw(source, memoryview(content), format_read))
+    while left:
+        read = reader(left)
+        refused |= {bytes.fromhex(source.key): UserError(reason) for source, reason in read.failed}
+        left = [*read.left]
+    return refused
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("this server is stopping: send the request again, here or elsewhere")
+
+
+def _done() -> Future[None]:
+    answer: Future[None] = Future()
+    answer.set_result(None)
+    return answer

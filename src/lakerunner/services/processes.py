@@ -4,6 +4,7 @@ parts in one process, and every other process is one of them alone."""
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 
@@ -12,9 +13,11 @@ from starlette.routing import BaseRoute
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.events import EventsApi, Notified
+from lakerunner.api.keep import Keeper
+from lakerunner.api.loki import LokiPushApi
 from lakerunner.api.objects import ObjectsApi
 from lakerunner.api.otlp import OtlpApi
-from lakerunner.api.receive import Receiver
+from lakerunner.api.receive import PushLimits, Receiver
 from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
 from lakerunner.api.sql import SqlApi
 from lakerunner.api.worker import WorkerApi
@@ -22,6 +25,7 @@ from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import IngestLimits
+from lakerunner.pipeline.segments import warm
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.query.engine import Engine
 from lakerunner.services.announce import Announcer
@@ -69,11 +73,12 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
         say(f"notifications from {queue.name}")
     add_relay(parts)
     who = _authenticator(parts)
-    receiver = Receiver(parts.store, lambda key: _announced(announcer, key))
+    receiver = _open_receiver(parts, announcer)
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
+    loki = LokiPushApi(receiver, who, settings.request_max_bytes)
     open_otlp_ports(settings, runtime, otlp, say)
     events = EventsApi(announcer.keys, who, notified)
-    return [*events.routes(), *otlp.routes()]
+    return [*events.routes(), *otlp.routes(), *loki.routes()]
 
 
 def add_boxer(parts: Parts, _say: Say) -> Routes:
@@ -152,6 +157,26 @@ def _is_loopback(settings: Settings) -> bool:
 
 def _authenticator(parts: Parts) -> Authenticator:
     return authenticator(parts.index, _is_loopback(parts.settings))
+
+
+def _open_receiver(parts: Parts, announcer: Announcer) -> Receiver:
+    """Started before the doors that use it, and so stopped after they have been drained; what waits in it is stored as
+    soon as the process begins to stop."""
+    settings = parts.settings
+    keeper = Keeper(parts.store, parts.index.pushes, lambda key: _announced(announcer, key))
+    limits = PushLimits(
+        settings.push_max_seconds,
+        settings.push_max_bytes,
+        settings.push_max_waiting_bytes,
+        settings.push_max_waiting_requests,
+    )
+    receiver = Receiver(keeper, limits, lambda reason: parts.runtime.fail("push", reason))
+    receiver.start()
+    parts.runtime.on_stop(receiver.drain)
+    parts.runtime.defer("push", receiver.stop)
+    # So that the first request does not wait for it longer than it must.
+    threading.Thread(target=warm, name="push-warm", daemon=True).start()
+    return receiver
 
 
 def _announced(announcer: Announcer, key: str) -> None:

@@ -1,0 +1,55 @@
+"""Loki's push API: POST /loki/api/v1/push, and /api/prom/push, where it stood before.
+
+Takes what promtail, Alloy, Fluent Bit and Loki's own clients send: protobuf in a snappy block, or JSON. Bodies are
+stored as they came, unpacked, and read by the pipeline; what it could not read is refused here. Answers as Loki does:
+204 without a body, errors as plain text; 429 and 5xx are sent again by clients, other errors are not.
+
+X-Scope-OrgID, by which Loki knows its tenants, is not looked at: whose logs these are is for the API key to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.body import content_encoding, content_type, read_body, unsnappy
+from lakerunner.api.errors import RETRY_SECONDS
+from lakerunner.api.receive import Receiver
+from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+
+_PATHS = ("/loki/api/v1/push", "/api/prom/push")
+_FORMATS = {"application/json": "lokijson", "application/x-protobuf": "lokipb"}
+
+
+@dataclass(frozen=True)
+class LokiPushApi:
+    receiver: Receiver
+    authenticator: Authenticator
+    max_bytes: int
+
+    def routes(self) -> list[Route]:
+        return [Route(path, self.push, methods=["POST"]) for path in _PATHS]
+
+    async def push(self, request: Request) -> Response:
+        try:
+            await self._accept(request)
+        except LakerunnerError as error:
+            headers = {"retry-after": str(RETRY_SECONDS)} if isinstance(error, Unavailable) else {}
+            return PlainTextResponse(f"{error}\n", error.http_status, headers)
+        return Response(status_code=204)
+
+    async def _accept(self, request: Request) -> None:
+        kind = content_type(request)
+        if kind not in _FORMATS:
+            raise UserError(f"content-type {kind!r} is not Loki's: send {' or '.join(_FORMATS)}")
+        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        body = await read_body(request, self.max_bytes)
+        # Clients that call snappy an encoding and those that take it for part of the format send the same bytes.
+        if _FORMATS[kind] == "lokipb" and content_encoding(request) != "snappy":
+            body = await to_thread.run_sync(unsnappy, body, self.max_bytes)
+        await self.receiver.accept_soon(organization, "logs", _FORMATS[kind], body)

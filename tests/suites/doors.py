@@ -1,0 +1,84 @@
+"""The push doors on free ports, in front of a real index and store; what may wait there is little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any
+
+from lakerunner.api.app import build_app
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.keep import Keeper
+from lakerunner.api.loki import LokiPushApi
+from lakerunner.api.otlp import OtlpApi
+from lakerunner.api.otlp_grpc import OtlpGrpcServer
+from lakerunner.api.receive import PushLimits, Receiver
+from lakerunner.api.server import HttpServer, bind
+from lakerunner.index.index import Index
+from lakerunner.objects.store import ObjectStore
+from suites.pushed import ACME, OTHER
+from suites.requests import request_of
+
+MAX_BYTES = 100_000
+LIMITS = PushLimits(max_seconds=0.05, max_bytes=1 << 20, max_waiting_bytes=1 << 24, max_waiting_requests=2)
+KEYS = {"lrk_acme": ACME, "lrk_other": OTHER}
+
+
+class Gate:
+    """A store whose writes can be held up."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store, self.open = store, Event()
+        self.open.set()
+
+    def put(self, *arguments: Any, **named: Any) -> None:
+        assert self.open.wait(30)
+        self._store.put(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@dataclass(frozen=True)
+class Doors:
+    index: Index
+    store: ObjectStore
+    receiver: Receiver
+    gate: Gate
+    url: str
+    grpc_address: str
+
+    def hold(self) -> None:
+        """Let nothing be stored until `release`."""
+        self.gate.open.clear()
+
+    def release(self) -> None:
+        self.gate.open.set()
+
+    def offer(self, line: str) -> Future[None]:
+        """A request that waits."""
+        return self.receiver.offer(ACME, "logs", "otlp", request_of(line))
+
+
+@contextmanager
+def open_doors(index: Index, keeper: Keeper) -> Iterator[Doors]:
+    gate, bugs = Gate(keeper.store), list[str]()
+    receiver = Receiver(replace(keeper, store=gate), LIMITS, bugs.append)  # type: ignore[arg-type]
+    receiver.start()
+    who = Authenticator(KEYS.get, None)
+    otlp, loki = OtlpApi(receiver, who, MAX_BYTES), LokiPushApi(receiver, who, MAX_BYTES)
+    http = HttpServer(build_app(otlp.routes(), loki.routes()), bind("127.0.0.1", 0), bugs.append)
+    http.start()
+    grpc_server = OtlpGrpcServer(receiver, who, MAX_BYTES)
+    port = grpc_server.start("127.0.0.1", 0)
+    try:
+        yield Doors(index, keeper.store, receiver, gate, http.url, f"127.0.0.1:{port}")
+    finally:
+        gate.open.set()
+        grpc_server.stop()
+        http.stop()
+        receiver.stop()
+    assert bugs == []
