@@ -14,6 +14,7 @@ from traces_oracle import expected, expected_index, index_of, request_type, with
 from lakerunner.model.fingerprint import INCOMPLETE, digest64, field_fingerprints
 from lakerunner.model.signal import TRACES
 from lakerunner.model.time import HOUR_NS
+from lakerunner.pipeline.read.wire import varint
 
 START = 1_760_000_000 * 10**9 // HOUR_NS * HOUR_NS
 
@@ -28,6 +29,10 @@ def rows_of(request: Any) -> list[Row]:
     made, files = make(raw_of(request.SerializeToString()), spec=TRACES)
     assert made.failed == ()
     return list(with_items_by_key(actual(made.segments, files)))
+
+
+def field(number: int, payload: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
 
 
 def test_a_span_stands_where_it_began_else_where_it_ended_else_with_its_object() -> None:
@@ -162,3 +167,18 @@ def test_what_has_no_place_is_kept_beside_it_in_events_and_links_too() -> None:
         "lakerunner.time_unix_nano": ['"9223372036854775808"'],
     }
     assert link_found["attributes"] == {"lakerunner.trace_state": ['{"bytesValue":"eP8="}']}
+
+
+def test_the_last_of_many_texts_in_one_field_wins() -> None:
+    """However many there are: room is made for the texts that count."""
+    names = [f"name {number}".encode() for number in range(5000)]
+
+    def many(number: int) -> bytes:
+        return b"".join(field(number, name) for name in names)
+
+    status = b"".join(field(15, field(2, name)) for name in names)
+    span = many(3) + many(5) + field(11, many(2)) + field(13, many(3)) + status
+    made, files = make(raw_of(field(1, field(2, field(2, span)))), spec=TRACES)
+    (row,) = with_items_by_key(actual(made.segments, files))
+    found = [row["trace_state"], row["name"], row["status_message"], row["events"][0]["name"]]
+    assert [*found, row["links"][0]["trace_state"]] == ["name 4999"] * 5

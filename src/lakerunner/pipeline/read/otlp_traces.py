@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.pipeline.read.memory import load
-from lakerunner.pipeline.read.names import names_for, number_of
+from lakerunner.pipeline.read.names import names_for
 from lakerunner.pipeline.read.otlp import joined
-from lakerunner.pipeline.read.rows import Attached, Coded, Column, Lists, Numbers, Raw, Read, Rows, Structs, Texts
+from lakerunner.pipeline.read.rows import Attached, Column, Lists, Numbers, Raw, Read, Rows, Structs, Texts
 from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
 from lakerunner.pipeline.read.walk import (
     BYTES,
@@ -26,12 +25,12 @@ from lakerunner.pipeline.read.walk import (
     Attributes,
     Owners,
     attached_to,
+    coded,
     common_columns,
     owners_for,
     read_pair,
     read_resource,
     read_scope,
-    strings,
 )
 from lakerunner.pipeline.read.wire import FIXED32, FIXED64, STRING, VARINT, read_size, read_varint, skip_field, tag_of
 
@@ -64,9 +63,12 @@ _SPAN = np.dtype(
         ("span_size", np.int32),
         ("parent_at", np.int32),
         ("parent_size", np.int32),
-        ("name", np.int32),  # these three as numbers of Parts.texts
-        ("trace_state", np.int32),
-        ("status_message", np.int32),
+        ("name_at", np.int32),
+        ("name_size", np.int32),
+        ("state_at", np.int32),
+        ("state_size", np.int32),
+        ("message_at", np.int32),
+        ("message_size", np.int32),
         ("status_code", np.int32),
         ("kind", np.int32),
         ("flags", np.uint32),
@@ -75,7 +77,15 @@ _SPAN = np.dtype(
         ("dropped_links", np.uint32),
     ]
 )
-_EVENT = np.dtype([("time", np.uint64), ("first", np.int32), ("name", np.int32), ("dropped", np.uint32)], align=True)
+_EVENT = np.dtype(
+    [
+        ("time", np.uint64),
+        ("first", np.int32),
+        ("name_at", np.int32),
+        ("name_size", np.int32),
+        ("dropped", np.uint32),
+    ]
+)
 _LINK = np.dtype(
     [
         ("first", np.int32),
@@ -83,7 +93,8 @@ _LINK = np.dtype(
         ("trace_size", np.int32),
         ("span_at", np.int32),
         ("span_size", np.int32),
-        ("trace_state", np.int32),
+        ("state_at", np.int32),
+        ("state_size", np.int32),
         ("flags", np.uint32),
         ("dropped", np.uint32),
     ]
@@ -95,8 +106,8 @@ _SPANS, _SPAN_PAIRS, _EVENT_ROWS, _EVENT_PAIRS, _LINK_ROWS, _LINK_PAIRS = range(
 
 
 class Parts(NamedTuple):
-    """What spans are made of, beside their rows: attributes of spans, events and links, whose keys are the same names;
-    and `texts`, the names of spans and events, trace states and messages, of which the first is the empty one."""
+    """What spans are made of, beside their rows: events, links, and the attributes of all three, whose keys are the
+    same names."""
 
     values: Any
     events: Any
@@ -104,7 +115,6 @@ class Parts(NamedTuple):
     links: Any
     link_values: Any
     keys: Any
-    texts: Any
     counts: Any
 
 
@@ -141,43 +151,42 @@ def read_traces(raws: Sequence[Raw]) -> Read:
 
 def _span_columns(traces: Traces, spans: Any, data: Any) -> dict[str, Column]:
     """OTLP's own fields; the steps make times of the first two."""
-    parts, texts = traces.parts, strings(traces.parts.texts, data)
     return {
         "start_time_unix_nano": Numbers(spans["start"]),
         "end_time_unix_nano": Numbers(spans["end"]),
         "trace_id": _bytes(spans, "trace"),
         "span_id": _bytes(spans, "span"),
         "parent_span_id": _bytes(spans, "parent", empty_is_null=True),
-        "trace_state": Coded(spans["trace_state"], texts),
-        "name": Coded(spans["name"], texts),
+        "trace_state": coded(spans, "state", data),
+        "name": coded(spans, "name", data),
         "kind": Numbers(spans["kind"]),
         "status_code": Numbers(spans["status_code"]),
-        "status_message": Coded(spans["status_message"], texts),
+        "status_message": coded(spans, "message", data),
         "flags": Numbers(spans["flags"]),
-        "events": Lists(_whole(traces.spans["first_event"]), _events(parts, texts)),
-        "links": Lists(_whole(traces.spans["first_link"]), _links(parts, texts)),
+        "events": Lists(_whole(traces.spans["first_event"]), _events(traces.parts, data)),
+        "links": Lists(_whole(traces.spans["first_link"]), _links(traces.parts, data)),
         "dropped_attributes_count": Numbers(spans["dropped"]),
         "dropped_events_count": Numbers(spans["dropped_events"]),
         "dropped_links_count": Numbers(spans["dropped_links"]),
     }
 
 
-def _events(parts: Parts, texts: pa.Array) -> Structs:
+def _events(parts: Parts, data: Any) -> Structs:
     rows = parts.events
     fields: dict[str, Column] = {
         "timestamp": Numbers(rows["time"], rows["time"] != 0),
-        "name": Coded(rows["name"], texts),
+        "name": coded(rows, "name", data),
         "dropped_attributes_count": Numbers(rows["dropped"]),
     }
     return Structs(fields, Attached(parts.event_values, parts.keys, _whole(rows["first"])))
 
 
-def _links(parts: Parts, texts: pa.Array) -> Structs:
+def _links(parts: Parts, data: Any) -> Structs:
     rows = parts.links
     fields: dict[str, Column] = {
         "trace_id": _bytes(rows, "trace"),
         "span_id": _bytes(rows, "span"),
-        "trace_state": Coded(rows["trace_state"], texts),
+        "trace_state": coded(rows, "state", data),
         "flags": Numbers(rows["flags"]),
         "dropped_attributes_count": Numbers(rows["dropped"]),
     }
@@ -197,8 +206,6 @@ def _traces_for(counts: Mapping[str, int]) -> Traces:
     spans, events, links = counts["Span"], counts["Event"], counts["Link"]
     owned = [counts[f"{owner}.attributes"] for owner in ("Span", "Event", "Link")]
     values, event_values, link_values = (np.zeros(count, VALUE) for count in owned)
-    keys, texts = names_for(sum(owned)), names_for(1 + 3 * spans + events + links)
-    counted = np.zeros(6, np.int64)
     return Traces(
         np.zeros(spans + 1, _SPAN),
         Parts(
@@ -207,18 +214,12 @@ def _traces_for(counts: Mapping[str, int]) -> Traces:
             event_values,
             np.zeros(links + 1, _LINK),
             link_values,
-            keys,
-            texts,
-            counted,
+            names_for(sum(owned)),
+            np.zeros(6, np.int64),
         ),
         owners_for(counts["ScopeSpans"], counts["Scope.attributes"]),
         owners_for(counts["ResourceSpans"], counts["Resource.attributes"] + counts["EntityRef"]),
     )
-
-
-@njit(cache=True)
-def _text(data: Any, at: Any, end: Any, parts: Parts) -> Any:
-    return number_of(data, at, end - at, parts.texts, np.int64(-1))
 
 
 @njit(cache=True)
@@ -238,7 +239,7 @@ def _read_event(data: Any, at: Any, end: Any, parts: Parts) -> Any:
             at += 9
         elif tag == _EVENT_NAME:
             start, at = read_size(data, at + 1)
-            event.name = _text(data, start, at, parts)
+            event.name_at, event.name_size = start, at - start
         elif tag == _EVENT_DROPPED:
             number, at = read_varint(data, at + 1)
             event.dropped = np.uint32(number & np.uint64(0xFFFFFFFF))
@@ -268,7 +269,7 @@ def _read_link(data: Any, at: Any, end: Any, parts: Parts) -> Any:
             link.span_at, link.span_size = start, at - start
         elif tag == _TRACE_STATE:
             start, at = read_size(data, at + 1)
-            link.trace_state = _text(data, start, at, parts)
+            link.state_at, link.state_size = start, at - start
         elif tag == _LINK_FLAGS:
             link.flags = np.uint32(load(data, at + 1) & np.uint64(0xFFFFFFFF))
             at += 5
@@ -282,7 +283,7 @@ def _read_link(data: Any, at: Any, end: Any, parts: Parts) -> Any:
 
 
 @njit(cache=True)
-def _read_status(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
+def _read_status(data: Any, at: Any, end: Any, span: Any) -> Any:
     """A Status into its span. Called again for the same span, it merges as protobuf does."""
     while at < end:
         tag = data[at]
@@ -291,7 +292,7 @@ def _read_status(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
             span.status_code = np.int32(np.uint32(number & np.uint64(0xFFFFFFFF)))
         elif tag == _STATUS_MESSAGE:
             start, at = read_size(data, at + 1)
-            span.status_message = _text(data, start, at, parts)
+            span.message_at, span.message_size = start, at - start
         else:
             at = skip_field(data, at)
 
@@ -308,10 +309,10 @@ def _read_rare(data: Any, at: Any, span: Any, parts: Parts) -> Any:
         _read_link(data, start, at, parts)
     elif tag == _STATUS:
         start, at = read_size(data, at + 1)
-        _read_status(data, start, at, span, parts)
+        _read_status(data, start, at, span)
     elif tag == _TRACE_STATE:
         start, at = read_size(data, at + 1)
-        span.trace_state = _text(data, start, at, parts)
+        span.state_at, span.state_size = start, at - start
     elif tag == _DROPPED:
         number, at = read_varint(data, at + 1)
         span.dropped = np.uint32(number & np.uint64(0xFFFFFFFF))
@@ -349,7 +350,7 @@ def _read_span(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
             span.parent_at, span.parent_size = start, at - start
         elif tag == _NAME:
             start, at = read_size(data, at + 1)
-            span.name = _text(data, start, at, parts)
+            span.name_at, span.name_size = start, at - start
         elif tag == _KIND:
             number, at = read_varint(data, at + 1)
             span.kind = np.int32(np.uint32(number & np.uint64(0xFFFFFFFF)))
@@ -416,7 +417,6 @@ def _read_resource_spans(data: Any, at: Any, end: Any, traces: Traces) -> Any:
 @njit(cache=True)
 def _read_requests(data: Any, end: Any, traces: Traces) -> Any:
     at, parts = np.int64(0), traces.parts
-    _text(data, at, at, parts)
     while at < end:
         if data[at] == _HEAD:
             start, at = read_size(data, at + 1)

@@ -74,18 +74,19 @@ def common_columns(scopes: Owners, resources: Owners, data: Any, scope_of_row: A
     """What every signal's rows have from their scope and resource."""
     resource_of_row = scopes.rows["resource"][scope_of_row]
     return {
-        "scope_name": _coded(scopes, "name", data, scope_of_row),
-        "scope_version": _coded(scopes, "version", data, scope_of_row),
-        "scope_schema_url": _coded(scopes, "schema_url", data, scope_of_row),
+        "scope_name": coded(scopes.rows, "name", data, scope_of_row),
+        "scope_version": coded(scopes.rows, "version", data, scope_of_row),
+        "scope_schema_url": coded(scopes.rows, "schema_url", data, scope_of_row),
         "scope_dropped_attributes": Numbers(scopes.rows["dropped"], None, scope_of_row),
-        "resource_schema_url": _coded(resources, "schema_url", data, resource_of_row),
+        "resource_schema_url": coded(resources.rows, "schema_url", data, resource_of_row),
         "resource_dropped_attributes": Numbers(resources.rows["dropped"], None, resource_of_row),
     }
 
 
-def _coded(owners: Owners, field: str, data: Any, owner_of_row: Any) -> Coded:
-    names = names_for(len(owners.rows))
-    at, size = (np.ascontiguousarray(owners.rows[f"{field}_{part}"]) for part in ("at", "size"))
+def coded(rows: Any, field: str, data: Any, owner_of_row: Any = None) -> Coded:
+    """The texts that these rows have in `field`_at and `field`_size."""
+    names = names_for(len(rows))
+    at, size = (np.ascontiguousarray(rows[f"{field}_{part}"]) for part in ("at", "size"))
     codes = number_all(data, at, size, names)
     return Coded(codes, strings(names, data), owner_of_row)
 
