@@ -11,6 +11,7 @@ import pytest
 
 from lakerunner.api.keep import Keeper
 from lakerunner.index.index import Index
+from lakerunner.model.source import Routes
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.segments import warm
@@ -49,7 +50,7 @@ def store(address: StoreAddress) -> ObjectStore:
 
 @pytest.fixture
 def announce(index: Index, store: ObjectStore) -> Callable[[str], None]:
-    announcer = Announcer(index, store)
+    announcer = Announcer(index, store, Routes().route_of)
 
     def one(key: str) -> None:
         announcer.keys([key])

@@ -17,11 +17,11 @@ import pytest
 from lakerunner.api.keep import PUSH_FORMATS, Keeper, Origin
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Conflict, LakerunnerError, Unavailable
-from lakerunner.model.source import route_of
+from lakerunner.model.source import Routes
 from lakerunner.objects.open import StoreAddress
 from lakerunner.objects.store import ObjectStore
 from lakerunner.services.announce import Announcer
-from lakerunner.services.lister import Lister
+from lakerunner.services.lister import Lister, Newcomers
 from suites.pushed import ACME, LOGS, NOW_NS, OTHER, pushed_lines, pushed_objects, requests
 from suites.requests import request_of
 
@@ -50,7 +50,8 @@ def doors(index: Index, address: StoreAddress) -> Doors:
 
 def announced(index: Index, store: ObjectStore) -> set[str]:
     """The keys that the index knows after the lister has looked."""
-    Lister(index, store, Announcer(index, store), settle_ns=0).poll(time.time_ns())
+    announcer = Announcer(index, store, Routes().route_of)
+    Lister(Newcomers(index, store), announcer, Routes().roots, settle_ns=0).poll(time.time_ns())
     return {record.source.key for record in index.sources.list(None, limit=1000)}
 
 
@@ -69,7 +70,7 @@ def test_an_object_holds_its_requests_under_a_key_that_says_whose_they_are(
 @pytest.mark.parametrize("form", sorted(PUSH_FORMATS))
 @pytest.mark.parametrize("signal_name", ["logs", "metrics", "traces"])
 def test_every_key_says_its_signal_and_its_door(form: str, signal_name: str) -> None:
-    route = route_of(Origin(ACME.id, signal_name, form).new_key(NOW_NS))
+    route = Routes().route_of(Origin(ACME.id, signal_name, form).new_key(NOW_NS))
     assert route is not None
     assert (route.organization, route.collector, route.signal) == (
         str(ACME.id),

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lakerunner.api.keep import Keeper
 from lakerunner.index.index import Index
+from lakerunner.model.source import Routes
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.services.announce import Announcer
 from suites.pushed import LOGS, NOW_NS, requests
@@ -52,7 +53,7 @@ def main() -> int:
     order = json.loads(sys.argv[1])
     index = Index.open(order["index"], connections=2)
     store = open_store(StoreAddress(order["store"], tuple((name, value) for name, value in order["options"])))
-    announcer = Deadly(Announcer(index, store), order["moment"])
+    announcer = Deadly(Announcer(index, store, Routes().route_of), order["moment"])
     keeper = Keeper(
         Deadly(store, order["moment"]),  # type: ignore[arg-type]
         Deadly(index.pushes, order["moment"]),  # type: ignore[arg-type]
