@@ -39,10 +39,10 @@ def test_only_plain_numbers_may_have_a_tag_of_two_bytes() -> None:
         grammar({"M": {16: Field("text", STRING)}})
 
 
-def test_a_file_of_too_many_small_events_is_refused() -> None:
-    reason = refusal(field(11, b"") * 14_500_000)
-    assert "need 2157 MB of memory" in reason
-    assert reason.endswith("send smaller files")
+def test_a_span_of_too_many_small_events_is_refused() -> None:
+    reason = refusal(field(11, b"") * 3_000_000)
+    assert reason.startswith("a Span of 6000000 bytes with 3000000 parts needs 446 MB of memory")
+    assert reason.endswith("send smaller ones")
 
 
 def test_trouble_inside_events_links_and_status_is_named_with_its_place() -> None:
