@@ -144,7 +144,7 @@ def test_damaged_input_is_set_aside_and_its_neighbours_are_not(running: Lake) ->
     assert "cut short" in reasons["logs_cut.binpb.gz"]
     assert "empty" in reasons["logs_empty.binpb"]
     assert "unpacks to more than 268435456 bytes" in reasons["logs_bomb.binpb.gz"]
-    assert ".binpb, .binpb.gz" in reasons["logs.txt"]
+    assert "has no ending we know: .binpb, .pb, .json" in reasons["logs.txt"]
     rows = running.sql("select message from logs where collector = 'damaged' order by 1")
     assert [row["message"] for row in rows] == ["good", "good too"]
     shown = running.command("objects", "--state", "failed").stdout
