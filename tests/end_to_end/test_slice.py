@@ -76,6 +76,24 @@ def test_spans_over_http_come_back_by_their_trace(running: Lake) -> None:
     assert running.sql(query) == [{"name": "posted", "service_name": "http-spans", "ns": 1766577984449000001}]
 
 
+def test_metrics_over_http_come_back_by_their_name(running: Lake) -> None:
+    at = 1766577984449000001
+    points = [{"timeUnixNano": str(at + number), "asInt": str(number)} for number in range(3)]
+    counter = {"dataPoints": points, "aggregationTemporality": 2, "isMonotonic": True}
+    metric = {"name": "posted.requests", "unit": "{request}", "sum": counter}
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "http-metrics"}}]}
+    body = {"resourceMetrics": [{"resource": resource, "scopeMetrics": [{"metrics": [metric]}]}]}
+    response = httpx.post(f"{running.url}/v1/metrics", json=body, timeout=30)
+    assert response.status_code == 200, response.text
+    query = """select service_name, metric_type, temporality, int_value, value, epoch_ns(timestamp) as ns
+               from metrics where metric_name = 'posted.requests' order by timestamp"""
+    wait_until(lambda: bool(running.sql(query)), "the posted points", 20, running.process.text)
+    same = {"service_name": "http-metrics", "metric_type": "sum", "temporality": "cumulative"}
+    assert running.sql(query) == [
+        {**same, "int_value": number, "value": float(number), "ns": at + number} for number in range(3)
+    ]
+
+
 def test_plain_and_gzip_files_and_an_organization_by_name(running: Lake) -> None:
     drop(running, "plain", "logs.binpb", request_of("one"))
     drop(running, "plain", "anything.binpb.gz", gzip.compress(request_of("two", "three")), organization=ORG)
@@ -114,7 +132,7 @@ def test_otlp_over_http(running: Lake, kind: str, packed: bool) -> None:
         ("logs", {"content-type": "text/plain"}, b"x", 400, "content-type 'text/plain' is not OTLP"),
         ("logs", {"content-type": "application/json"}, b"{", 400, "not JSON"),
         ("logs", {"content-type": "application/json", "content-encoding": "gzip"}, b"x", 400, "gzip"),
-        ("metrics", {"content-type": "application/json"}, b"{}", 400, "metrics are not ingested"),
+        ("metrics", {"content-type": "application/x-protobuf"}, b"\xff", 400, "not an OTLP metrics request"),
         ("profiles", {"content-type": "application/json"}, b"{}", 400, "there is no signal 'profiles'"),
         ("logs", {"content-type": "application/json", "api-key": "wrong"}, b"{}", 401, "not known"),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.functions import FUNCTIONS, FUNCTIONS_BY_KIND, TABLE_FUNCTIONS
-from lakerunner.lakeql.tables import LOGS_TABLE
+from lakerunner.lakeql.tables import TABLES
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats" / "lakeql.md"
@@ -69,5 +69,12 @@ def test_the_document_shows_every_function_and_column() -> None:
     text = DOCUMENT.read_text()
     section = text.partition("## Functions")[2].partition("\n## ")[0]
     assert set(re.findall(r"`([a-z0-9_]+)`", section)) >= FUNCTIONS
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", text, re.M)
-    assert rows == [(column.name, column.type) for column in LOGS_TABLE.columns]
+    for name, table in TABLES.items():
+        columns = text.partition(f"Of `{name}`")[2].partition("\nOf `")[0].partition("\n## ")[0]
+        shown = re.findall(r"^\| (`[^|]+`) \| ([^|]+?) \|", columns, re.M)
+        assert {one for names, _ in shown for one in re.findall(r"\w+", names)} == {c.name for c in table.columns}
+        alone = {names.strip("`"): kind for names, kind in shown if "," not in names}
+        kinds = {column.name: column.type for column in table.columns if "STRUCT" not in column.type}
+        assert {one: kind for one, kind in alone.items() if one in kinds} == {
+            one: kind for one, kind in kinds.items() if one in alone
+        }

@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import LOGS, SCOPES, SignalSpec
+from lakerunner.model.signal import LOGS, SCOPES, SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
@@ -233,7 +233,8 @@ def rows_of(segment: Segment, file: bytes) -> list[Row]:
     assert table.column_names == [column.name for column in segment.columns]
     table = table.cast(pa.schema([field.with_type(_times_as_numbers(field.type)) for field in table.schema]))
     shredded = [column for column in segment.columns if column.type]
-    return [_unshredded(row, shredded) for row in table.to_pylist(maps_as_pydicts=None)]
+    left_out = dict.fromkeys(set(SIGNALS[segment.signal].schema.names) - set(table.column_names))
+    return [_unshredded(row, shredded) | left_out for row in table.to_pylist(maps_as_pydicts=None)]
 
 
 def _times_as_numbers(kind: pa.DataType) -> pa.DataType:

@@ -14,6 +14,8 @@ SUITES = (
     "test_segments_make.py",
     "test_attributes_shred.py",
     "test_read_wire.py",
+    "test_metrics_random.py",
+    "test_metrics_make.py",
     "test_traces_random.py",
     "test_traces_make.py",
     "test_traces_refused.py",

@@ -20,8 +20,8 @@ def compiled():
 warm()
 before = compiled()
 sys.path.insert(0, sys.argv[1])
-import test_attributes_shred, test_segments_make, test_steps_severity, test_traces_make
-for module in (test_attributes_shred, test_segments_make, test_steps_severity, test_traces_make):
+import test_attributes_shred, test_metrics_make, test_segments_make, test_steps_severity, test_traces_make
+for module in (test_attributes_shred, test_metrics_make, test_segments_make, test_steps_severity, test_traces_make):
     for name, test in vars(module).items():
         if name.startswith("test_") and not test.__code__.co_argcount:
             test()

@@ -102,6 +102,7 @@ def test_the_file_has_row_groups_blooms_and_its_order() -> None:
     spans = spans_of(request)
     for number in range(20_001):
         spans.add(trace_id=number.to_bytes(16, "big"), start_time_unix_nano=START)
+    spans[0].events.add(name=b"so that there is a column of events")
     made, files = make(raw_of(request.SerializeToString()), spec=TRACES)
     (segment,) = made.segments
     metadata = pq.ParquetFile(io.BytesIO(files[segment.path])).metadata

@@ -29,6 +29,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         records = resource_logs.scope_logs.add().log_records
         for number in range(ROWS // 3):
             record = records.add(time_unix_nano=START + number, severity_number=9)
+            record.observed_time_unix_nano = START
             record.body.string_value = b"message %d of %s" % (chance.randrange(10**9), service.encode())
             if number % 3:
                 record.trace_id = trace_id(number)

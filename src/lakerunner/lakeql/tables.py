@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 import pyarrow as pa
 
-from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, SIGNALS, TIME, TRACES, SignalSpec
+from lakerunner.model.signal import ATTRIBUTES, LOGS, METRICS, RESOURCE, SCOPE, SIGNALS, TIME, TRACES, SignalSpec
 
 
 class Kind(Enum):
@@ -99,6 +99,55 @@ LOGS_TABLE = Table(
     ),
     _ATTRIBUTE_ALIASES,
 )
+_BUCKETS = 'STRUCT("offset" INTEGER, counts UBIGINT[], float_counts DOUBLE[])'
+METRICS_TABLE = Table(
+    METRICS,
+    (
+        TableColumn("timestamp", "TIMESTAMP_NS", Kind.TIME),
+        TableColumn("start_timestamp", "TIMESTAMP_NS", Kind.TIME),
+        TableColumn("organization_id", "VARCHAR", Kind.ORGANIZATION),
+        TableColumn("collector", "VARCHAR"),
+        TableColumn("service_name", "VARCHAR"),
+        TableColumn("metric_name", "VARCHAR"),
+        TableColumn("metric_type", "VARCHAR"),
+        TableColumn("temporality", "VARCHAR"),
+        TableColumn("monotonic", "BOOLEAN"),
+        TableColumn("unit", "VARCHAR"),
+        TableColumn("description", "VARCHAR"),
+        TableColumn("series", "BIGINT"),
+        TableColumn("value", "DOUBLE"),
+        TableColumn("int_value", "BIGINT"),
+        TableColumn("count", "UBIGINT"),
+        TableColumn("float_count", "DOUBLE"),
+        TableColumn("sum", "DOUBLE"),
+        TableColumn("min", "DOUBLE"),
+        TableColumn("max", "DOUBLE"),
+        TableColumn("bounds", "DOUBLE[]"),
+        TableColumn("bucket_counts", "UBIGINT[]"),
+        TableColumn("float_bucket_counts", "DOUBLE[]"),
+        TableColumn("scale", "INTEGER"),
+        TableColumn("zero_count", "UBIGINT"),
+        TableColumn("float_zero_count", "DOUBLE"),
+        TableColumn("zero_threshold", "DOUBLE"),
+        TableColumn("positive", _BUCKETS),
+        TableColumn("negative", _BUCKETS),
+        TableColumn("quantiles", "DOUBLE[]"),
+        TableColumn("quantile_values", "DOUBLE[]"),
+        _items(METRICS, "exemplars"),
+        TableColumn("exemplar_trace", "VARCHAR"),
+        TableColumn("reset_hint", "VARCHAR"),
+        TableColumn("flags", "UINTEGER"),
+        TableColumn("metadata", _ATTRIBUTE_MAP),
+        TableColumn("scope_name", "VARCHAR"),
+        TableColumn("scope_version", "VARCHAR"),
+        TableColumn("scope_schema_url", "VARCHAR"),
+        TableColumn("resource_schema_url", "VARCHAR"),
+        TableColumn("scope_dropped_attributes", "UINTEGER"),
+        TableColumn("resource_dropped_attributes", "UINTEGER"),
+        *_ATTRIBUTE_COLUMNS,
+    ),
+    _ATTRIBUTE_ALIASES,
+)
 SPANS_TABLE = Table(
     TRACES,
     (
@@ -132,7 +181,7 @@ SPANS_TABLE = Table(
     ),
     _ATTRIBUTE_ALIASES,
 )
-TABLES = {table.spec.table: table for table in (LOGS_TABLE, SPANS_TABLE)}
+TABLES = {table.spec.table: table for table in (LOGS_TABLE, METRICS_TABLE, SPANS_TABLE)}
 NOT_YET = {spec.table: spec for spec in SIGNALS.values() if not spec.ingested}
 
 

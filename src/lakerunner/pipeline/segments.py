@@ -18,21 +18,26 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.segment import Column, Segment, segment_id
+from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read.otlp import Oversized, Request
 from lakerunner.pipeline.read.otlp_logs import read_logs
+from lakerunner.pipeline.read.otlp_metrics import read_metrics
 from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.pieces import pieces
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.steps.layout import Layout, lay_out
 from lakerunner.pipeline.steps.message import render_message
+from lakerunner.pipeline.steps.metadata import add_metadata
 from lakerunner.pipeline.steps.order import split_and_sort
 from lakerunner.pipeline.steps.pattern import add_fingerprint
+from lakerunner.pipeline.steps.points import place_numbers, time_points
+from lakerunner.pipeline.steps.series import identify_series
+from lakerunner.pipeline.steps.series_table import SERIES_TABLE, table_of_series
 from lakerunner.pipeline.steps.service import name_service
 from lakerunner.pipeline.steps.severity import reconcile_severity
 from lakerunner.pipeline.steps.spans import set_span_times
@@ -47,15 +52,20 @@ __all__ = ["Made", "Raw", "make_segments", "warm"]
 # A format is a reader; a signal is a row of steps: Rows in, Rows with more columns out.
 READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {
     ("logs", "otlp"): read_logs,
+    ("metrics", "otlp"): read_metrics,
     ("traces", "otlp"): read_traces,
 }
 STEPS = {
     "logs": (set_times, name_service, reconcile_severity, render_message, add_fingerprint),
+    "metrics": (time_points, add_metadata, identify_series, name_service),
     "traces": (set_span_times, name_service),
 }
+# Steps that look at segments as a whole: Rows and the row numbers of each segment in, Rows out.
+SEGMENT_STEPS: dict[str, tuple[Callable[[Rows, Sequence[Any]], Rows], ...]] = {"metrics": (place_numbers,)}
 # What stands beside a segment: each side file's name, and how it is made of the segment's rows.
 SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], ...]] = {
     "logs": ((SIDE_FILE, text_index),),
+    "metrics": ((SERIES_TABLE, table_of_series),),
     "traces": ((TRACE_INDEX, index_traces),),
 }
 
@@ -160,7 +170,10 @@ class _Work:
 def _write_segments(work: _Work, rows: Rows, put: Put) -> list[Segment]:
     for step in STEPS[work.spec.name]:
         rows = step(rows)
-    return [_write_segment(work, rows, order, put) for order in split_and_sort(rows, work.spec)]
+    orders = split_and_sort(rows, work.spec)
+    for shape in SEGMENT_STEPS.get(work.spec.name, ()):
+        rows = shape(rows, orders)
+    return [_write_segment(work, rows, order, put) for order in orders]
 
 
 def _write_segment(work: _Work, rows: Rows, order: Any, put: Put) -> Segment:
@@ -177,7 +190,7 @@ def _write_segment(work: _Work, rows: Rows, order: Any, put: Put) -> Segment:
         len(order),
         data.size,
         work.spec.sort_version,
-        (*(Column(name, "") for name in work.spec.schema.names), *layout.shredded),
+        layout.stored,
         statistics=summary.statistics | {"side_bytes": {name: side.nbytes for name, side in sides.items()}},
         fingerprints=summary.fingerprints,
     )

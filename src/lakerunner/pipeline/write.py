@@ -28,9 +28,13 @@ def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
     """The file of these rows."""
     schema = layout.schema
     groups = row_groups(order, layout.rows.sizes[order], spec.row_group_rows)
-    coded = [field.name for field in schema if field.name in layout.few and not pa.types.is_boolean(field.type)]
+    coded = [
+        field.name
+        for field in schema
+        if field.name in layout.few and field.name not in spec.sequences and not pa.types.is_boolean(field.type)
+    ]
     nested = [path for field in schema for path in _nested_texts(field.name, field.type) if path != field.name]
-    encodings = {field.name: _encoding(field.type) for field in schema if field.name not in layout.few}
+    encodings = {field.name: _encoding(field.type) for field in schema if field.name not in coded}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -41,7 +45,7 @@ def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
         column_encoding={name: encoding for name, encoding in encodings.items() if encoding},
         write_page_index=True,
         sorting_columns=pq.SortingColumn.from_ordering(schema, [(name, "ascending") for name in spec.sort_by]),
-        bloom_filter_options={name: _bloom(layout, name, groups) for name in spec.bloom},
+        bloom_filter_options={name: _bloom(layout, name, groups) for name in spec.bloom if name in schema.names},
         store_schema=False,
     ) as writer:
         for group in groups:

@@ -8,6 +8,7 @@ The macros named here are in query/macros.py.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -30,6 +31,31 @@ _TEXT_OF = {
 }
 _MAP = "MAP(VARCHAR, VARCHAR)"
 _ENTRIES = "STRUCT(key VARCHAR, value VARCHAR)[]"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A column that is not stored as it is shown: the expression of stored columns, and their types."""
+
+    expression: str
+    stored: Mapping[str, str]
+
+
+# A number stands in `value` or in `int_value`, wherever it takes less room, and `is_int` says what it came as.
+_NUMBER = {"value": "DOUBLE", "int_value": "BIGINT", "is_int": "BOOLEAN"}
+_MADE = {
+    ("metrics", "value"): Made("COALESCE({value}, CAST({int_value} AS DOUBLE))", _NUMBER),
+    ("metrics", "int_value"): Made(
+        "CASE WHEN {is_int} THEN COALESCE({int_value}, CAST({value} AS BIGINT)) END", _NUMBER
+    ),
+    ("metrics", "exemplar_trace"): Made(
+        "lower(hex({exemplars}[1].trace_id))", {"exemplars": "STRUCT(trace_id BLOB)[]"}
+    ),
+    ("metrics", "metadata"): Made(
+        f"CASE WHEN {{metadata}} IS NOT NULL THEN attribute_map(CAST([] AS {_ENTRIES}), {{metadata}}) END",
+        {"metadata": _MAP},
+    ),
+}
 
 
 def relation_sql(input_: ScanInput, paths: Mapping[UUID, Path]) -> str:
@@ -111,6 +137,9 @@ class _Reader:
                 return self._map(column.scope)
             case name, Kind.ITEMS:
                 return self._items(name, column.type)
+        made = _MADE.get((self._segment.signal, column.name))
+        if made:
+            return made.expression.format(**{name: self.stored(name, type_) for name, type_ in made.stored.items()})
         return self.stored(column.name, column.type)
 
     def stored(self, name: str, type_: str) -> str:

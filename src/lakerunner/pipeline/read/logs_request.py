@@ -70,9 +70,9 @@ LOGS_REQUEST = Request(
     "LogRecord",
     Repair(
         {
-            "ExportLogsServiceRequest": (0x0A, "ResourceLogs"),
-            "ResourceLogs": (0x12, "ScopeLogs"),
-            "ScopeLogs": (0x12, "LogRecord"),
+            "ExportLogsServiceRequest": {0x0A: "ResourceLogs"},
+            "ResourceLogs": {0x12: "ScopeLogs"},
+            "ScopeLogs": {0x12: "LogRecord"},
         },
         {"ResourceLogs": mend_resource, "ScopeLogs": mend_scope, "LogRecord": _mend_record},
         "opentelemetry.proto.logs.v1.logs_pb2",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -76,13 +76,15 @@ COMMON: Messages = {
 @dataclass(frozen=True)
 class Request:
     """One kind of export request: its messages, the first the outermost, which of them are the items, and how what is
-    odd in them is mended. `inner` are messages inside an item that get a row of their own, such as events."""
+    odd in them is mended. `rows` are the messages that become rows, where these are not the items; `weights` the bytes
+    of memory that each of some messages or repeated numbers takes."""
 
     signal: str
     messages: Messages
     item: str
     repair: Repair
-    inner: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    weights: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def tables(self) -> Any:
@@ -105,7 +107,7 @@ class Request:
         nested = {"AnyValue": 150, **{name: -150 for name in self.messages if name.endswith(".attributes")}}
         nested[self.item] = -150
         plain = {name: 70 for name in self.messages if name.endswith(".attributes")}
-        plain |= {self.item: 300, **dict.fromkeys(self.inner, 150), "KeyValueList.values": 150}
+        plain |= {**dict.fromkeys(self.rows or (self.item,), 300), "KeyValueList.values": 150, **self.weights}
         sums = [plain.get(name, 0) for name in self.messages] + [70]  # the last is for control characters
         return np.array(
             [[cost + nested.get(name, 0) for name, cost in zip([*self.messages, ""], sums, strict=True)], sums]
@@ -147,6 +149,11 @@ class Part:
     def counts(self) -> Mapping[str, int]:
         """How many messages of each type there are."""
         return dict(zip(self.request.messages, self.found.tolist(), strict=False))
+
+    @property
+    def items(self) -> int:
+        """How many rows it gives."""
+        return sum(self.counts[name] for name in self.request.rows or (self.request.item,))
 
     @property
     def memory(self) -> int:
@@ -195,7 +202,7 @@ def joined(raws: Sequence[Raw], request: Request) -> Files:
         done.append(raw.source)
         parts.append(part)
     data = np.concatenate([*(part.data for part in parts), ENTITY_REFS, np.zeros(PADDING, np.uint8)])
-    items = [part.counts[request.item] for part in parts]
+    items = [part.items for part in parts]
     modified_ns = np.repeat(np.array([source.modified_ns for source in done], np.int64), items)
     counts = sum((Counter(part.counts) for part in parts), Counter[str]())
     return Files(data, end, counts, modified_ns, tuple(done), tuple(failed), left)

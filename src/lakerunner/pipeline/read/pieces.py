@@ -19,7 +19,7 @@ from numba import njit
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY, Request, checked
-from lakerunner.pipeline.read.repair import repaired
+from lakerunner.pipeline.read.repair import repaired, with_one_item
 from lakerunner.pipeline.read.wire import check, check_message, read_size, skip_field, varint
 
 # Repeated in every piece: they may not take most of it.
@@ -79,14 +79,17 @@ def _cut_item(field: Any, request: Request, children: Any, owners: Owners) -> It
             f"a {name} of {end - start} bytes with {found[:-1].sum()} parts needs {memory >> 20} MB of memory; there "
             f"are at most {MAX_MEMORY >> 20} MB, for {MAX_BYTES >> 20} MB of input: send smaller ones"
         )
-    yield from _cut(field[start:end], request, name, owners, tag)
+    message = field[start:end]
+    if name in request.repair.either:  # before its items go apart
+        message = np.frombuffer(with_one_item(message.tobytes(), request.repair, name), np.uint8)
+    yield from _cut(message, request, name, owners, tag)
 
 
 def _children(request: Request, name: str) -> Any:
     """By tag, the number of the message type of an item of this message, or -1."""
     children = np.full(256, -1, np.int64)
-    tag, item = request.repair.items[name]
-    children[tag] = list(request.messages).index(item)
+    for tag, item in request.repair.items[name].items():
+        children[tag] = list(request.messages).index(item)
     return children
 
 

@@ -35,27 +35,49 @@ MAX_PARTS = 200_000
 
 @dataclass(frozen=True)
 class Repair:
-    """How one signal's messages are mended. `items` are the tag and the type of each message's items; the rest of a
-    message is its head, which `mend` puts right in place. `module` holds the generated messages."""
+    """How one signal's messages are mended. `items` are the tags and the types of each message's items; the rest of a
+    message is its head, which `mend` puts right in place. `module` holds the generated messages. In a message that is
+    in `either` only one item may stand."""
 
-    items: Mapping[str, tuple[int, str]]
+    items: Mapping[str, Mapping[int, str]]
     mend: Mapping[str, Callable[[Any], None]]
     module: str
+    either: frozenset[str] = frozenset()
 
 
 def repaired(data: bytes, look: Look, repair: Repair, name: str) -> bytes:
     """The plain form of this message. Corrupt if a single head or record of it is odd and has too many parts."""
     if not look(data, name)[1]:
         return data
-    tag, item = repair.items.get(name, (0, ""))
-    head, items = bytearray(), []
+    if name in repair.either:
+        data = with_one_item(data, repair, name)
+    tags = repair.items.get(name, {})
+    head, items = bytearray(), bytearray()
     for start, payload, end in _fields(data):
-        if data[start] == tag:
-            plain = repaired(data[payload:end], look, repair, item)
-            items.append(bytes([tag]) + varint(len(plain)) + plain)
+        if data[start] in tags:
+            items += _field(data[start], repaired(data[payload:end], look, repair, tags[data[start]]))
         else:
             head += data[start:end]
-    return _mended(bytes(head), look, repair, name) + b"".join(items)
+    return _mended(bytes(head), look, repair, name) + bytes(items)
+
+
+def with_one_item(data: bytes, repair: Repair, name: str) -> bytes:
+    """This message with a single item, as protobuf has it: the last kind of item takes the place of those before it;
+    items of one kind are merged, and to merge messages is to join their bytes."""
+    tags = repair.items[name]
+    head, merged, last = bytearray(), bytearray(), 0
+    for start, payload, end in _fields(data):
+        if data[start] not in tags:
+            head += data[start:end]
+            continue
+        if data[start] != last:
+            merged, last = bytearray(), data[start]
+        merged += data[payload:end]
+    return bytes(head) + (_field(last, bytes(merged)) if last else b"")
+
+
+def _field(tag: int, payload: bytes) -> bytes:
+    return bytes([tag]) + varint(len(payload)) + payload
 
 
 def _mended(head: bytes, look: Look, repair: Repair, name: str) -> bytes:

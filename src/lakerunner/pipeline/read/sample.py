@@ -19,14 +19,18 @@ def logs_sample() -> bytes:
     return _request(_record)
 
 
+def metrics_sample() -> bytes:
+    return _request(_metric, 2 * len(_POINTS))
+
+
 def traces_sample() -> bytes:
     return _request(_span)
 
 
-def _request(item: Callable[[int], bytes]) -> bytes:
+def _request(item: Callable[[int], bytes], count: int = _RECORDS) -> bytes:
     resource = _message((1, _pair("service.name", _text("sample"))), *((1, pair) for pair in _pairs("resource", 0)))
     scope = _message((1, b"scope"), *((3, pair) for pair in _pairs("scope", 0)))
-    items = [(2, item(number)) for number in range(_RECORDS)]
+    items = [(2, item(number)) for number in range(count)]
     return _message((1, _message((1, resource), (2, _message((1, scope), *items)))))
 
 
@@ -35,6 +39,17 @@ def _record(number: int) -> bytes:
     pairs = [*_pairs("same", 0), *_pairs("other", number), *_pairs(f"rare{number}", number), *_pairs("same", 0)]
     time = bytes([tag_of(1, FIXED64)]) + struct.pack("<Q", number + 1)
     return time + _message((5, body), (9, bytes([number]) * 16), *((6, pair) for pair in pairs))
+
+
+def _metric(number: int) -> bytes:
+    field, attributes, exemplars, more = _POINTS[number % len(_POINTS)]
+    time = b"".join(bytes([tag_of(place, FIXED64)]) + struct.pack("<Q", number + 1) for place in (2, 3))
+    pairs = [*_pairs("same", 0), *_pairs("other", number), *_pairs("same", 0)]
+    point = time + _message(*((attributes, pair) for pair in pairs)) + more
+    if exemplars:
+        point += _message((exemplars, _message((5, bytes([number]) * 16), *((7, pair) for pair in pairs))))
+    data = _message((1, point)) + bytes([tag_of(2, VARINT), 2])
+    return _message((1, f"metric {number}".encode()), (12, pairs[0]), (field, data))
 
 
 def _span(number: int) -> bytes:
@@ -84,4 +99,18 @@ def _double(number: float) -> bytes:
     return bytes([tag_of(DOUBLE, FIXED64)]) + struct.pack("<d", number)
 
 
-SAMPLES: dict[str, Callable[[], bytes]] = {"logs": logs_sample, "traces": traces_sample}
+# The kinds of metrics: their field, the fields of a point's attributes and exemplars, and what else is in a point.
+_HALF = bytes([tag_of(4, FIXED64)]) + struct.pack("<d", 1.5)
+_POINTS = (
+    (5, 7, 5, _HALF),
+    (7, 7, 5, bytes([tag_of(6, FIXED64)]) + struct.pack("<q", 1)),
+    (9, 9, 8, _HALF + _message((6, struct.pack("<2Q", 1, 2)), (7, struct.pack("<d", 0.5)))),
+    (10, 1, 11, _HALF + _message((8, _message((2, bytes([1, 2])))), (9, _message((2, bytes([3])))))),
+    (11, 7, 0, _HALF + _message((6, bytes([tag_of(1, FIXED64)]) + struct.pack("<d", 0.5)))),
+)
+
+SAMPLES: dict[str, Callable[[], bytes]] = {
+    "logs": logs_sample,
+    "metrics": metrics_sample,
+    "traces": traces_sample,
+}

@@ -82,12 +82,12 @@ TRACES_REQUEST = Request(
     "Span",
     Repair(
         {
-            "ExportTraceServiceRequest": (0x0A, "ResourceSpans"),
-            "ResourceSpans": (0x12, "ScopeSpans"),
-            "ScopeSpans": (0x12, "Span"),
+            "ExportTraceServiceRequest": {0x0A: "ResourceSpans"},
+            "ResourceSpans": {0x12: "ScopeSpans"},
+            "ScopeSpans": {0x12: "Span"},
         },
         {"ResourceSpans": mend_resource, "ScopeSpans": mend_scope, "Span": _mend_span},
         "opentelemetry.proto.trace.v1.trace_pb2",
     ),
-    inner=("Event", "Link"),
+    weights={"Event": 150, "Link": 150},
 )

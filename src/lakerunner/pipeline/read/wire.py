@@ -20,8 +20,10 @@ from numba import njit
 from lakerunner.model.protobuf import varint as varint
 from lakerunner.pipeline.read.memory import load, scan
 
-VARINT, FIXED64, TIME, FIXED32, BYTES, STRING, MESSAGE = range(1, 8)  # kinds of known fields
-_WIRE_TYPE = {VARINT: 0, FIXED64: 1, TIME: 1, FIXED32: 5, BYTES: 2, STRING: 2, MESSAGE: 2}
+# Kinds of known fields. The last two are repeated numbers, packed in one field or each in a field of its own.
+VARINT, FIXED64, TIME, FIXED32, BYTES, STRING, MESSAGE, FIXED64S, VARINTS = range(1, 10)
+_WIRE_TYPE = {VARINT: 0, FIXED64: 1, TIME: 1, FIXED32: 5, BYTES: 2, STRING: 2, MESSAGE: 2, FIXED64S: 2, VARINTS: 2}
+_UNPACKED = {FIXED64S: FIXED64, VARINTS: VARINT}
 
 # Tags below the one are a byte on the wire; those below the other may be known.
 ONE_BYTE, TAGS = 128, 256
@@ -47,8 +49,9 @@ _TROUBLES = {
 
 @dataclass(frozen=True)
 class Field:
-    """A known field. `once` is 1 where a second one in the same message would be merged with the first, or replace it:
-    that is odd, and read only after repair. `many` is 1 where the field holds many items and may be of any size."""
+    """A known field. `child` is the message in it, or what repeated numbers are counted as. `once` is 1 where a second
+    one in the same message would be merged with the first, or replace it: that is odd, and read only after repair.
+    `many` is 1 where the field holds many items and may be of any size."""
 
     name: str
     kind: int
@@ -85,11 +88,12 @@ def grammar(messages: Messages) -> Any:
     tables = np.zeros((len(messages), TAGS), np.int64)
     for name, known in messages.items():
         for field_number, field in known.items():
-            tag = tag_of(field_number, field.kind)
-            if tag >= ONE_BYTE and field.kind not in (VARINT, FIXED64, FIXED32):
-                raise ValueError(f"{name}.{field.name} has a tag of two bytes and is no plain number")
             child = number.get(field.child, 0)
-            tables[number[name], tag] = field.kind | field.once << 4 | field.many << 5 | child << 8
+            for kind in {field.kind, _UNPACKED.get(field.kind, field.kind)}:
+                tag = tag_of(field_number, kind)
+                if tag >= ONE_BYTE and kind not in (VARINT, FIXED64, FIXED32):
+                    raise ValueError(f"{name}.{field.name} has a tag of two bytes and is no plain number")
+                tables[number[name], tag] = kind | field.once << 4 | field.many << 5 | child << 8
     return tables
 
 
@@ -227,6 +231,20 @@ def _check_unknown(data: Any, at: Any, end: Any, known: Any) -> Any:
 
 
 @njit(cache=True)
+def _check_numbers(data: Any, at: Any, end: Any, kind: Any) -> Any:
+    """(how many, code) of packed numbers."""
+    if kind == FIXED64S:
+        return (end - at) >> 3, TRUNCATED if (end - at) & 7 else OK
+    count = np.int64(0)
+    while at < end:
+        _, at, code = checked_varint(data, at, end)
+        if code != OK:
+            return count, code
+        count += 1
+    return count, OK
+
+
+@njit(cache=True)
 def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
     """The fields of a Verdict, for jitted code; adds to `counts` as `check` says."""
     # The messages that are open: where they start and end, their type, which marks were seen in them.
@@ -256,6 +274,8 @@ def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
             if code != OK:
                 break
             odd |= kind == TIME and load(data, at - 8) > LAST_TIME
+            if field >> 8:
+                counts[field >> 8] += 1
             continue
         at, stop, code = _checked_size(data, here + 1, end)
         if code == OK and stop - at > MAX_FIELD and field & 32 == 0:
@@ -270,6 +290,12 @@ def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
             end, message, seen = stop, field >> 8, np.int64(0)
             opened[depth, 0], opened[depth, 1], opened[depth, 2] = at, end, message
             counts[message] += 1
+        elif kind > MESSAGE:
+            many, code = _check_numbers(data, at, stop, kind)
+            if code != OK:
+                break
+            counts[field >> 8] += many
+            at = stop
         else:
             if kind == STRING:
                 ascii_only, controls = scan(data, at, stop)
@@ -281,7 +307,7 @@ def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
 
 def check(data: Any, tables: Any, message: int, counts: Any) -> Verdict:
     """Whether these bytes are a message of this type. `counts`, int64, grows by what is inside: messages by their type,
-    and behind these the control characters of all strings."""
+    repeated numbers by the name they are counted as, and behind these the control characters of all strings."""
     return Verdict(*check_message(data, tables, message, counts))
 
 

@@ -1,7 +1,8 @@
 """One segment's columns: decided once for the whole segment, then built for one run of rows after the other.
 
 Comes in: Rows and the row numbers of the segment in their order. Goes out: its Arrow schema and, for any run of these
-rows, a record batch of it. The columns are those of the signal, then the shredded attributes sorted by name.
+rows, a record batch of it. The columns are those of the signal, but for nullable ones that no row fills, then the
+shredded attributes sorted by name.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.segment import Column as SegmentColumn
-from lakerunner.model.signal import OVERFLOW, SCOPES, Scope, SignalSpec
-from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers, Rows, Texts
+from lakerunner.model.signal import ATTRIBUTES, OVERFLOW, SCOPES, Scope, SignalSpec
+from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Lists, Numbers, Rows, Structs, Texts
+from lakerunner.pipeline.read.walk import ABSENT
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES, Plan, owned_columns, place, plan_columns
 from lakerunner.pipeline.steps.take import Slices, count_distinct, map_array, slices_array, slices_of, take
 
@@ -40,12 +42,13 @@ class OwnedMap:
 @dataclass(frozen=True)
 class Layout:
     """`columns` and `maps` are ready for any run: what a row has from itself, its resource or its scope. The attributes
-    of the scopes in `by_run` are placed run by run. `few` are the columns with few different values."""
+    of the scopes in `by_run` are placed run by run. `few` are the columns with few different values; `stored` is what
+    the index is told of the columns."""
 
     rows: Rows
     schema: pa.Schema
     few: frozenset[str]
-    shredded: tuple[SegmentColumn, ...]
+    stored: tuple[SegmentColumn, ...]
     columns: Mapping[str, Column]
     maps: Mapping[str, OwnedMap]
     plans: Mapping[Scope, Plan]
@@ -54,18 +57,23 @@ class Layout:
 
 def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
     """The layout of the segment that these rows are."""
-    columns: dict[str, Column] = {name: rows.columns[name] for name in spec.schema.names if name in rows.columns}
+    columns: dict[str, Column] = {
+        field.name: rows.columns[field.name]
+        for field in spec.schema
+        if field.name in rows.columns and not (field.nullable and _is_empty(rows.columns[field.name], order))
+    }
     maps: dict[str, OwnedMap] = {}
     plans: dict[Scope, Plan] = {}
     own: dict[Scope, Plan] = {}
     for scope in SCOPES:
         attached = rows.attached[scope.map_column]
-        plans[scope], owners = _plan(attached, rows.data, order)
+        plans[scope], owners = _plan(attached, rows.data, order, -(-len(order) // RARE) if scope is ATTRIBUTES else 1)
         if owners is None:
             own[scope] = plans[scope]
             continue
         placed = place(attached, plans[scope], owners)
-        named = zip(plans[scope].keys, owned_columns(attached, placed, rows.data, owners), strict=True)
+        owned = owned_columns(placed, rows.data, owners, len(attached.first) - 1, attached.owner)
+        named = zip(plans[scope].keys, owned, strict=True)
         columns |= {scope.prefix + key: column for key, column in named}
         if len(placed.rest):
             position = np.zeros(len(attached.first), np.int64)
@@ -73,38 +81,59 @@ def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
             array = map_array(attached, placed.rest, placed.rest_first, rows.data)
             maps[scope.map_column] = OwnedMap(array, position, attached.owner)
     kinds = {scope.prefix + key: kind for scope, plan in plans.items() for key, kind in plan.named_kinds()}
-    fields = [*spec.schema, *(pa.field(name, COLUMN_TYPES[kind][1]) for name, kind in kinds.items())]
+    filled = [field for field in spec.schema if field.name in columns or not field.nullable]
+    fields = [*filled, *(pa.field(name, COLUMN_TYPES[kind][1]) for name, kind in kinds.items())]
     few = _few(rows, columns, own, order[:: -(-len(order) // SAMPLE_ROWS)].copy())
     schema = pa.schema(
         field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in few and _textual(field.type) else field
         for field in fields
     )
-    shredded = tuple(SegmentColumn(name, COLUMN_TYPES[kind][0]) for name, kind in kinds.items())
-    return Layout(rows, schema, few, shredded, columns, maps, plans, frozenset(own))
+    stored = (
+        *(SegmentColumn(field.name, "") for field in filled),
+        *(SegmentColumn(name, COLUMN_TYPES[kind][0]) for name, kind in kinds.items()),
+    )
+    return Layout(rows, schema, few, tuple(stored), columns, maps, plans, frozenset(own))
 
 
-def _plan(attached: Attached, data: Any, order: Any) -> tuple[Plan, Any]:
+def _is_empty(column: Column, order: Any) -> bool:
+    """Whether this column is null in all of these rows."""
+    match column:
+        case Numbers(_, valid, owner):
+            return valid is not None and not _of_rows(valid, owner, order).any()
+        case Coded(codes, _, owner):
+            return bool((_of_rows(codes, owner, order) < 0).all())
+        case Texts(_, _, size, empty_is_null):
+            return empty_is_null and not size[order].any()
+        case Json(values):
+            return bool((values["kind"][order] == ABSENT).all())
+        case Structs(_, _, valid):
+            return valid is not None and not valid[order].any()
+        case Lists(first, _, empty_is_null):
+            return empty_is_null and not (first[order + 1] > first[order]).any()
+
+
+def _of_rows(values: Any, owner: Any, order: Any) -> Any:
+    return values[order if owner is None else owner[order]]
+
+
+def _plan(attached: Attached, data: Any, order: Any, least_rows: int) -> tuple[Plan, Any]:
     """(plan, the owners of these rows), the owners None where attributes are to be placed run by run."""
     if attached.owner is None:
         once = np.ones(len(order), np.int64)
-        return plan_columns(attached, data, order, once, -(-len(order) // RARE)), None
+        return plan_columns(attached, data, order, once, least_rows), None
     rows_of = np.bincount(attached.owner[order], minlength=len(attached.first) - 1)
     owners = np.flatnonzero(rows_of).astype(np.int32)
-    plan = plan_columns(attached, data, owners, rows_of[owners], 1)
+    plan = plan_columns(attached, data, owners, rows_of[owners], least_rows)
     return plan, None if len(owners) > MAX_OWNERS else owners
 
 
 def batch_of(layout: Layout, order: Any) -> pa.RecordBatch:
     """These rows of the segment, in this order."""
     rows = layout.rows
-    slices: dict[str, Slices] = {}
     arrays: dict[str, pa.Array] = {}
-    for scope, plan in layout.plans.items():
-        attached = rows.attached[scope.map_column]
+    for scope in layout.plans:
         if scope in layout.by_run:
-            placed = place(attached, plan, attached.owners_of(order))
-            slices |= {scope.prefix + key: column for key, column in zip(plan.keys, placed.columns, strict=True)}
-            arrays[scope.map_column] = map_array(attached, placed.rest, placed.rest_first, rows.data)
+            arrays |= _run_arrays(layout, scope, order)
         elif scope.map_column in layout.maps:
             owned = layout.maps[scope.map_column]
             arrays[scope.map_column] = owned.maps.take(pa.array(owned.place[owned.owner[order]]))
@@ -113,9 +142,25 @@ def batch_of(layout: Layout, order: Any) -> pa.RecordBatch:
     for field in layout.schema:
         if field.name in layout.columns:
             arrays[field.name] = take(layout.columns[field.name], rows.data, order, field.type)
-        elif field.name in slices:
-            arrays[field.name] = slices_array(slices[field.name], rows.data, field.type)
     return pa.RecordBatch.from_arrays([arrays[name] for name in layout.schema.names], schema=layout.schema)
+
+
+def _run_arrays(layout: Layout, scope: Scope, order: Any) -> dict[str, pa.Array]:
+    """This scope's attributes of these rows: those of an owner of several of them are placed once."""
+    attached, plan, data = layout.rows.attached[scope.map_column], layout.plans[scope], layout.rows.data
+    named = [(scope.prefix + key, layout.schema.field(scope.prefix + key).type) for key in plan.keys]
+    if attached.owner is None:
+        placed = place(attached, plan, order)
+        maps = map_array(attached, placed.rest, placed.rest_first, data)
+        columns = [slices_array(one, data, kind) for one, (_, kind) in zip(placed.columns, named, strict=True)]
+    else:
+        owners, owner = np.unique(attached.owner[order], return_inverse=True)
+        placed = place(attached, plan, owners)
+        maps = map_array(attached, placed.rest, placed.rest_first, data).take(pa.array(owner))
+        owned = owned_columns(placed, data, slice(None), len(owners), owner)
+        everyone = np.arange(len(order))
+        columns = [take(one, data, everyone, kind) for one, (_, kind) in zip(owned, named, strict=True)]
+    return {scope.map_column: maps} | {name: column for (name, _), column in zip(named, columns, strict=True)}
 
 
 def _empty_maps(count: int) -> pa.Array:

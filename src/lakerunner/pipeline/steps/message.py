@@ -29,7 +29,7 @@ def render_message(rows: Rows) -> Rows:
     data = rows.data
     others = np.flatnonzero((body["kind"] != STRING) & (body["kind"] != ABSENT))
     if len(others):
-        starts, sizes, texts = _plain_texts(data, body[others])
+        starts, sizes, texts = plain_texts(data, body[others])
         at[others], size[others] = starts + len(data), sizes
         data = np.concatenate([data, texts, np.zeros(PADDING, np.uint8)])
     rest = body.copy()
@@ -37,7 +37,7 @@ def render_message(rows: Rows) -> Rows:
     return replace(rows, data=data).plus(message=Texts(STRING, at, size), body=Json(rest))
 
 
-def _plain_texts(data: Any, values: Any) -> tuple[Any, Any, Any]:
+def plain_texts(data: Any, values: Any) -> tuple[Any, Any, Any]:
     """(start, size, bytes) of the plain texts of these values: their typed JSON without what says the type."""
     kind, at, size = (np.ascontiguousarray(values[field]) for field in ("kind", "at", "size"))
     offsets, texts, _ = take_json(data, kind, at, size, stack())

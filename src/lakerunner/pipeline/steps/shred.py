@@ -100,20 +100,19 @@ def place(attached: Attached, plan: Plan, owners: Any) -> Placed:
     return Placed(tuple(Slices(kind, at[i], size[i]) for i, kind in enumerate(kinds)), rest, rest_first)
 
 
-def owned_columns(attached: Attached, placed: Placed, data: Any, owners: Any) -> list[Column]:
-    """The columns of the placed owners as Columns of rows, by way of the owner of each row."""
-    everyone = len(attached.first) - 1
+def owned_columns(placed: Placed, data: Any, owners: Any, everyone: int, owner: Any) -> list[Column]:
+    """The columns of the placed owners as Columns of rows, by way of the owner of each row, one of `everyone`."""
     columns: list[Column] = []
     for slices in placed.columns:
         if slices.kind in _TEXTUAL:
             codes = np.full(everyone, -1, np.int32)
             codes[owners], values = code_slices(slices, data, COLUMN_TYPES[slices.kind][1])
-            columns.append(Coded(codes, values, attached.owner))
+            columns.append(Coded(codes, values, owner))
         else:
             values = numbers_of(slices, data)
             spread, valid = np.zeros(everyone, values.dtype), np.zeros(everyone, np.bool_)
             spread[owners], valid[owners] = values, slices.at >= 0
-            columns.append(Numbers(spread, valid, attached.owner))
+            columns.append(Numbers(spread, valid, owner))
     return columns
 
 

@@ -7,7 +7,7 @@ INCOMPLETE stands for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +15,23 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.fingerprint import INCOMPLETE, field_fingerprints
-from lakerunner.model.signal import SignalSpec
+from lakerunner.model.signal import ATTRIBUTES, SCOPES, Scope, SignalSpec
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.read.names import slices_of_names
 from lakerunner.pipeline.read.rows import Coded, Numbers, Rows
 from lakerunner.pipeline.steps.layout import Layout
+from lakerunner.pipeline.steps.metric_names import names_in_prometheus
 
 # The columns whose values prune, and the word that the statistics have for one of them.
 VALUES: Mapping[str, Mapping[str, str]] = {
     "logs": {"service_name": "service"},
+    "metrics": {"service_name": "service", "metric_name": "metric"},
     "traces": {"service_name": "service", "name": "name"},
 }
+# The word that the statistics have for a key of the rows' own attributes, where they tell these.
+KEYS = {"metrics": "label"}
+# Further values that prune, by their column: other names for the same rows.
+FURTHER: Mapping[str, Callable[[Rows, Any], Mapping[str, list[str]]]] = {"metrics": names_in_prometheus}
 MAX_VALUES = 100  # of a column, in the statistics
 MAX_NAME = 256  # characters of a value in the statistics
 MAX_FINGERPRINTS = 2000
@@ -44,9 +50,15 @@ def summarize(layout: Layout, order: Any, spec: SignalSpec) -> Summary:
     words = VALUES[spec.name]
     found = {name: _values(layout.rows, name, order) for name in words}
     statistics: dict[str, Any] = {}
-    for name, word in words.items():
-        statistics[f"{word}s"] = [value[:MAX_NAME] for value in found[name][:MAX_VALUES]]
-        statistics[f"{word}_count"] = len(found[name])
+    told = {word: found[name] for name, word in words.items()}
+    if spec.name in KEYS:
+        told[KEYS[spec.name]] = sorted(_keys(layout, ATTRIBUTES))
+    for word, values in told.items():
+        statistics[f"{word}s"] = [value[:MAX_NAME] for value in values[:MAX_VALUES]]
+        statistics[f"{word}_count"] = len(values)
+    if spec.name in FURTHER:
+        for name, values in FURTHER[spec.name](layout.rows, order).items():
+            found[name] = [*{*found[name], *values}]
     return Summary(TimeRange(int(times.min()), int(times.max()) + 1), statistics, _fingerprints(layout, found))
 
 
@@ -65,10 +77,15 @@ def _fingerprints(layout: Layout, found: Mapping[str, list[str]]) -> tuple[int, 
     if count > MAX_FINGERPRINTS:
         return (INCOMPLETE,)
     made = {number for name, values in found.items() for number in field_fingerprints(name, values)}
-    data = layout.rows.data
-    for scope, plan in layout.plans.items():
-        at, size = slices_of_names(layout.rows.attached[scope.map_column].keys)
-        for number in plan.present.tolist():
-            key = data[at[number] : at[number] + size[number]].tobytes().decode()
+    for scope in SCOPES:
+        for key in _keys(layout, scope):
             made.update(field_fingerprints(scope.prefix + key))
     return tuple(sorted(made))
+
+
+def _keys(layout: Layout, scope: Scope) -> list[str]:
+    """The keys of this scope's attributes that occur."""
+    at, size = slices_of_names(layout.rows.attached[scope.map_column].keys)
+    data = layout.rows.data
+    present = layout.plans[scope].present.tolist()
+    return [data[at[number] : at[number] + size[number]].tobytes().decode() for number in present]

@@ -59,14 +59,16 @@ def take(column: Column, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _structs_array(column: Structs, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
-    """The fields of a null struct are whatever they are: nobody sees them."""
+    """The fields of a null struct are whatever they are: nobody sees them. A field that is not given is null."""
     fields = []
     for field in kind:
         if column.attached is not None and field.name == ATTACHED_FIELD:
             chosen, offsets = flattened(column.attached.first, order)
             fields.append(map_array(column.attached, chosen, offsets, data))
-        else:
+        elif field.name in column.fields:
             fields.append(take(column.fields[field.name], data, order, field.type))
+        else:
+            fields.append(pa.nulls(len(order), field.type))
     valid = None if column.valid is None else column.valid[order]
     return pa.Array.from_buffers(kind, len(order), [_mask(valid)], children=fields)
 

@@ -1,0 +1,129 @@
+"""How Prometheus calls what OTLP sends: names of metrics and labels, job and instance.
+
+The rules are those of Prometheus 3's OTLP receiver (its otlptranslator 1.0), in two of its translation strategies at
+once: a name in UTF-8 form (NoUTF8EscapingWithSuffixes) and in escaped form (UnderscoreEscapingWithSuffixes), both with
+suffixes for unit and kind. docs/formats/prometheus.md tells them with examples.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_UNITS = {
+    "d": "days",
+    "h": "hours",
+    "min": "minutes",
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+    "By": "bytes",
+    "KiBy": "kibibytes",
+    "MiBy": "mebibytes",
+    "GiBy": "gibibytes",
+    "TiBy": "tibibytes",
+    "KBy": "kilobytes",
+    "MBy": "megabytes",
+    "GBy": "gigabytes",
+    "TBy": "terabytes",
+    "m": "meters",
+    "V": "volts",
+    "A": "amperes",
+    "J": "joules",
+    "W": "watts",
+    "g": "grams",
+    "Cel": "celsius",
+    "Hz": "hertz",
+    "1": "",
+    "%": "percent",
+}
+_PER_UNITS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week", "mo": "month", "y": "year"}
+_WORD = re.compile(r"[a-zA-Z0-9:]+")
+_NOT_OF_WORD = re.compile(r"[^a-zA-Z0-9:]+")
+_NOT_OF_LABEL = re.compile(r"[^a-zA-Z0-9_]")
+_ONLY_UNDERSCORES = re.compile("_*")
+_DIGITS = tuple("0123456789")
+
+JOB, INSTANCE = "job", "instance"
+SERVICE_NAME, SERVICE_NAMESPACE, SERVICE_INSTANCE = "service.name", "service.namespace", "service.instance.id"
+
+
+def metric_name(name: str, unit: str, metric_type: str, *, monotonic: bool) -> str:
+    """In UTF-8 form: the name as it is, with the suffixes it lacks."""
+    main, per = _unit_words(unit)
+    endings = _endings(unit, metric_type, monotonic=monotonic)
+    for ending in (*reversed(endings), per):
+        name = _without(name, ending)
+    if main and not name.endswith(main):
+        name = f"{name}_{main}"
+    return "_".join([name, *filter(None, [per, *endings])])
+
+
+def escaped_metric_name(name: str, unit: str, metric_type: str, *, monotonic: bool) -> str | None:
+    """In escaped form: words of ASCII letters, digits and colons, joined by underscores. None where no word is left;
+    Prometheus refuses such a metric."""
+    words = _WORD.findall(name)
+    main, per = map(_escaped_unit, _unit_words(unit))
+    per = "" if per == "per_" else per.removesuffix("_")
+    if main in words:
+        main = ""
+    if per in words:
+        per = ""
+    words += filter(None, [main.removesuffix("_") if per else main, per])
+    for ending in _endings(unit, metric_type, monotonic=monotonic):
+        words = [*(word for word in words if word != ending), ending]
+    escaped = "_".join(words)
+    if _ONLY_UNDERSCORES.fullmatch(escaped):
+        return None
+    return f"_{escaped}" if escaped.startswith(_DIGITS) else escaped
+
+
+def escaped_label_name(name: str) -> str:
+    """In escaped form: every character that is not an ASCII letter, digit or underscore becomes one; a name that then
+    begins with a digit, or with a single underscore, gets `key` before it. In UTF-8 form a label's name is as it is."""
+    escaped = _NOT_OF_LABEL.sub("_", name)
+    if escaped.startswith(_DIGITS):
+        return f"key_{escaped}"
+    return f"key{escaped}" if escaped.startswith("_") and not escaped.startswith("__") else escaped
+
+
+def escaped_labels(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Labels in escaped form. Where several names become the same one, their values are joined by `;` in the order of
+    the names as they were."""
+    found: dict[str, str] = {}
+    for name, value in sorted(labels, key=lambda label: label[0].encode()):
+        escaped = escaped_label_name(name)
+        found[escaped] = f"{found[escaped]};{value}" if escaped in found else value
+    return found
+
+
+def _endings(unit: str, metric_type: str, *, monotonic: bool) -> list[str]:
+    """What stands behind the unit. OTLP calls what it cannot measure 1 as well: only of gauges it means a ratio."""
+    if metric_type == "sum" and monotonic:
+        return ["total"]
+    return ["ratio"] if metric_type == "gauge" and unit == "1" else []
+
+
+def _unit_words(unit: str) -> tuple[str, str]:
+    """(what is measured, per what) in words, "" for none. Annotations in braces say nothing of the unit."""
+    main, _, per = unit.partition("/")
+    main, per = main.strip(), per.strip()
+    main = "" if _annotated(main) else _UNITS.get(main, main)
+    per = "" if _annotated(per) else _PER_UNITS.get(per, per)
+    return main, f"per_{per}" if per else ""
+
+
+def _annotated(unit: str) -> bool:
+    return "{" in unit or "}" in unit
+
+
+def _escaped_unit(unit: str) -> str:
+    return _NOT_OF_WORD.sub("_", unit).removeprefix("_")
+
+
+def _without(name: str, ending: str) -> str:
+    """The name without this ending and the character before it, if anything is left then."""
+    if ending and name.endswith(ending) and len(name) > len(ending) + 1:
+        return name[: -len(ending) - 1]
+    return name

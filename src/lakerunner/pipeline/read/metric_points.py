@@ -1,0 +1,420 @@
+"""The data points of OTLP metrics, from checked bytes into flat arrays.
+
+Comes in: the bytes of one point after the other. Goes out: a row of `points` for each, and of `wide` for each histogram
+and summary, whose further numbers stand in a `Lot`. Most points are numbers, so what only the others have is not theirs
+to carry: their row of `wide` is the first one, which is nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from lakerunner.pipeline.read.memory import load
+from lakerunner.pipeline.read.walk import Attributes, attributes_for, read_pair
+from lakerunner.pipeline.read.wire import FIXED64, read_size, read_varint, skip_field, tag_of
+
+TYPES = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
+GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY = range(5)
+# What a number is.
+NONE, DOUBLE, INT = 0, 1, 2
+# What an optional field's presence is marked with.
+HAS_SUM, HAS_MIN, HAS_MAX, HAS_POSITIVE, HAS_NEGATIVE = 1, 2, 4, 8, 16
+
+# The same in every point. Other tags stand where they are used: each kind of point has its own numbers of fields.
+_START, _TIME = (tag_of(number, FIXED64) for number in (2, 3))
+
+_POINT = np.dtype(
+    [
+        ("time", np.uint64),
+        ("start", np.uint64),
+        ("bits", np.uint64),  # of the number
+        ("kind", np.int32),  # of the number
+        ("size", np.int32),  # of the point, in bytes
+        ("first", np.int32),  # of its attributes; the next point's first ends them
+        ("exemplar", np.int32),  # its first one; the next point's ends them
+        ("metric", np.int32),
+        ("wide", np.int32),
+        ("flags", np.uint32),
+    ]
+)
+_WIDE = np.dtype(
+    [
+        ("count", np.uint64),
+        ("sum", np.uint64),  # doubles as their bits
+        ("min", np.uint64),
+        ("max", np.uint64),
+        ("zero_count", np.uint64),
+        ("zero_threshold", np.uint64),
+        ("has", np.int32),
+        ("kind", np.int32),  # as a number of TYPES
+        ("scale", np.int32),
+        ("positive_offset", np.int32),
+        ("negative_offset", np.int32),
+        ("bounds", np.int32),  # the first of each list; the next one's ends it
+        ("counts", np.int32),
+        ("positive", np.int32),
+        ("negative", np.int32),
+        ("quantiles", np.int32),
+    ]
+)
+_EXEMPLAR = np.dtype(
+    [
+        ("time", np.uint64),
+        ("bits", np.uint64),
+        ("kind", np.int32),
+        ("first", np.int32),
+        ("trace_at", np.int32),
+        ("trace_size", np.int32),
+        ("span_at", np.int32),
+        ("span_size", np.int32),
+    ]
+)
+# Places in Points.counts: how much there is so far.
+POINTS, PAIRS, EXEMPLARS, EXEMPLAR_PAIRS, WIDES, _BOUNDS, _COUNTS, _POSITIVES, _NEGATIVES, QUANTILES = range(10)
+
+
+class Lot(NamedTuple):
+    """Repeated numbers of all points, one after the other: 64 bits each, doubles as their bits."""
+
+    bounds: Any
+    counts: Any
+    positive: Any
+    negative: Any
+    quantiles: Any
+    quantile_values: Any
+
+
+class Points(NamedTuple):
+    """`points`, `wide` and `exemplars` have one more row at the end to close the lists of the last one."""
+
+    points: Any
+    wide: Any
+    exemplars: Any
+    lot: Lot
+    attributes: Attributes
+    exemplar_attributes: Attributes
+    counts: Any
+
+
+def points_for(counts: Mapping[str, int], points: int, wide: int) -> Points:
+    """Room for so many points, of which so many are wide, and for what `counts` says they hold."""
+
+    def many(name: str) -> int:
+        return counts.get(name, 0)
+
+    def numbers(name: str) -> Any:
+        return np.zeros(many(name), np.uint64)
+
+    found = Points(
+        np.zeros(points + 1, _POINT),
+        np.zeros(wide + 2, _WIDE),
+        np.zeros(many("Exemplar") + 1, _EXEMPLAR),
+        Lot(
+            numbers("explicit_bounds"),
+            numbers("bucket_counts"),
+            numbers("positive.counts"),
+            numbers("negative.counts"),
+            numbers("ValueAtQuantile"),
+            numbers("ValueAtQuantile"),
+        ),
+        attributes_for(many("Point.attributes")),
+        attributes_for(many("Exemplar.attributes")),
+        np.zeros(10, np.int64),
+    )
+    found.counts[WIDES] = 1
+    return found
+
+
+@njit(cache=True)
+def read_point(data: Any, at: Any, end: Any, metric: Any, kind: Any, found: Points) -> Any:
+    """A point of the metric of this number and kind (of TYPES) into its rows."""
+    counts = found.counts
+    point = found.points[counts[POINTS]]
+    counts[POINTS] += 1
+    point.size, point.metric = end - at, metric
+    point.first, point.exemplar = counts[PAIRS], counts[EXEMPLARS]
+    if kind <= SUM:
+        _read_number(data, at, end, point, found)
+        return
+    point.wide = counts[WIDES]
+    counts[WIDES] += 1
+    wide = found.wide[point.wide]
+    wide.kind = kind
+    _begin_lists(wide, counts)
+    if kind == HISTOGRAM:
+        _read_histogram(data, at, end, point, found)
+    elif kind == EXPONENTIAL:
+        _read_exponential(data, at, end, point, found)
+    else:
+        _read_summary(data, at, end, point, found)
+
+
+@njit(cache=True)
+def close_points(found: Points) -> Any:
+    """End the lists of the last ones."""
+    counts = found.counts
+    last = found.points[counts[POINTS]]
+    last.first, last.exemplar = counts[PAIRS], counts[EXEMPLARS]
+    _begin_lists(found.wide[counts[WIDES]], counts)
+    found.exemplars[counts[EXEMPLARS]].first = counts[EXEMPLAR_PAIRS]
+
+
+@njit(cache=True)
+def _set_time(point: Any, tag: Any, time: Any) -> Any:
+    if tag == _TIME:
+        point.time = time
+    else:
+        point.start = time
+
+
+@njit(cache=True)
+def _set_extreme(wide: Any, is_min: Any, bits: Any) -> Any:
+    if is_min:
+        wide.min, wide.has = bits, wide.has | HAS_MIN
+    else:
+        wide.max, wide.has = bits, wide.has | HAS_MAX
+
+
+@njit(cache=True)
+def _zigzag(number: Any) -> Any:
+    """An sint32 of the wire."""
+    low = np.int64(number & np.uint64(0xFFFFFFFF))
+    return np.int32((low >> 1) ^ -(low & 1))
+
+
+@njit(cache=True)
+def _read_fixed(data: Any, at: Any, out: Any, count: Any) -> Any:
+    """(next position, how many there are now) of a field of repeated fixed64 or double, packed or not."""
+    if data[at] & 7 == 1:
+        out[count] = load(data, at + 1)
+        return at + 9, count + 1
+    start, at = read_size(data, at + 1)
+    while start < at:
+        out[count] = load(data, start)
+        start += 8
+        count += 1
+    return at, count
+
+
+@njit(cache=True)
+def _read_buckets(data: Any, at: Any, end: Any, offset: Any, out: Any, count: Any) -> Any:
+    """(offset, how many counts there are now) of Buckets. Called again for one point, it merges as protobuf does."""
+    while at < end:
+        tag = data[at]
+        if tag == 0x08:
+            number, at = read_varint(data, at + 1)
+            offset = _zigzag(number)
+        elif tag == 0x10:
+            number, at = read_varint(data, at + 1)
+            out[count] = number
+            count += 1
+        elif tag == 0x12:
+            start, at = read_size(data, at + 1)
+            while start < at:
+                number, start = read_varint(data, start)
+                out[count] = number
+                count += 1
+        else:
+            at = skip_field(data, at)
+    return offset, count
+
+
+@njit(cache=True)
+def _read_exemplar(data: Any, at: Any, end: Any, found: Points) -> Any:
+    exemplar = found.exemplars[found.counts[EXEMPLARS]]
+    found.counts[EXEMPLARS] += 1
+    exemplar.first = found.counts[EXEMPLAR_PAIRS]
+    while at < end:
+        tag = data[at]
+        if tag == 0x11:
+            exemplar.time = load(data, at + 1)
+            at += 9
+        elif tag == 0x19 or tag == 0x31:
+            exemplar.bits, exemplar.kind = load(data, at + 1), DOUBLE if tag == 0x19 else INT
+            at += 9
+        elif tag == 0x22:
+            start, at = read_size(data, at + 1)
+            exemplar.span_at, exemplar.span_size = start, at - start
+        elif tag == 0x2A:
+            start, at = read_size(data, at + 1)
+            exemplar.trace_at, exemplar.trace_size = start, at - start
+        elif tag == 0x3A:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, found.counts[EXEMPLAR_PAIRS], found.exemplar_attributes)
+            found.counts[EXEMPLAR_PAIRS] += 1
+        else:
+            at = skip_field(data, at)
+
+
+@njit(cache=True)
+def _read_number(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any:
+    """A NumberDataPoint into its row."""
+    pairs = found.counts[PAIRS]
+    while at < end:
+        tag = data[at]
+        if tag == 0x3A:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, pairs, found.attributes)
+            pairs += 1
+        elif tag in (_TIME, _START):
+            _set_time(point, tag, load(data, at + 1))
+            at += 9
+        elif tag == 0x21 or tag == 0x31:
+            point.bits, point.kind = load(data, at + 1), DOUBLE if tag == 0x21 else INT
+            at += 9
+        elif tag == 0x40:
+            number, at = read_varint(data, at + 1)
+            point.flags = np.uint32(number & np.uint64(0xFFFFFFFF))
+        elif tag == 0x2A:
+            start, at = read_size(data, at + 1)
+            _read_exemplar(data, start, at, found)
+        else:
+            at = skip_field(data, at)
+    found.counts[PAIRS] = pairs
+
+
+@njit(cache=True)
+def _read_histogram(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any:
+    """A HistogramDataPoint into its rows."""
+    counts, wide = found.counts, found.wide[point.wide]
+    while at < end:
+        tag = data[at]
+        if tag == 0x4A:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, counts[PAIRS], found.attributes)
+            counts[PAIRS] += 1
+        elif tag in (_TIME, _START):
+            _set_time(point, tag, load(data, at + 1))
+            at += 9
+        elif tag == 0x21:
+            wide.count = load(data, at + 1)
+            at += 9
+        elif tag == 0x29:
+            wide.sum, wide.has = load(data, at + 1), wide.has | HAS_SUM
+            at += 9
+        elif tag == 0x32 or tag == 0x31:
+            at, counts[_COUNTS] = _read_fixed(data, at, found.lot.counts, counts[_COUNTS])
+        elif tag == 0x3A or tag == 0x39:
+            at, counts[_BOUNDS] = _read_fixed(data, at, found.lot.bounds, counts[_BOUNDS])
+        elif tag == 0x42:
+            start, at = read_size(data, at + 1)
+            _read_exemplar(data, start, at, found)
+        elif tag == 0x50:
+            number, at = read_varint(data, at + 1)
+            point.flags = np.uint32(number & np.uint64(0xFFFFFFFF))
+        elif tag == 0x59 or tag == 0x61:
+            _set_extreme(wide, tag == 0x59, load(data, at + 1))
+            at += 9
+        else:
+            at = skip_field(data, at)
+
+
+@njit(cache=True)
+def _read_exponential(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any:
+    """An ExponentialHistogramDataPoint into its rows."""
+    counts, wide = found.counts, found.wide[point.wide]
+    while at < end:
+        tag = data[at]
+        if tag == 0x0A:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, counts[PAIRS], found.attributes)
+            counts[PAIRS] += 1
+        elif tag in (_TIME, _START):
+            _set_time(point, tag, load(data, at + 1))
+            at += 9
+        elif tag == 0x21:
+            wide.count = load(data, at + 1)
+            at += 9
+        elif tag == 0x29:
+            wide.sum, wide.has = load(data, at + 1), wide.has | HAS_SUM
+            at += 9
+        elif tag == 0x30:
+            number, at = read_varint(data, at + 1)
+            wide.scale = _zigzag(number)
+        elif tag == 0x39:
+            wide.zero_count = load(data, at + 1)
+            at += 9
+        elif tag == 0x42:
+            start, at = read_size(data, at + 1)
+            wide.has |= HAS_POSITIVE
+            wide.positive_offset, counts[_POSITIVES] = _read_buckets(
+                data, start, at, wide.positive_offset, found.lot.positive, counts[_POSITIVES]
+            )
+        elif tag == 0x4A:
+            start, at = read_size(data, at + 1)
+            wide.has |= HAS_NEGATIVE
+            wide.negative_offset, counts[_NEGATIVES] = _read_buckets(
+                data, start, at, wide.negative_offset, found.lot.negative, counts[_NEGATIVES]
+            )
+        elif tag == 0x50:
+            number, at = read_varint(data, at + 1)
+            point.flags = np.uint32(number & np.uint64(0xFFFFFFFF))
+        elif tag == 0x5A:
+            start, at = read_size(data, at + 1)
+            _read_exemplar(data, start, at, found)
+        elif tag == 0x61 or tag == 0x69:
+            _set_extreme(wide, tag == 0x61, load(data, at + 1))
+            at += 9
+        elif tag == 0x71:
+            wide.zero_threshold = load(data, at + 1)
+            at += 9
+        else:
+            at = skip_field(data, at)
+
+
+@njit(cache=True)
+def _read_quantile(data: Any, at: Any, end: Any, found: Points) -> Any:
+    index = found.counts[QUANTILES]
+    found.counts[QUANTILES] = index + 1
+    while at < end:
+        tag = data[at]
+        if tag == 0x09:
+            found.lot.quantiles[index] = load(data, at + 1)
+            at += 9
+        elif tag == 0x11:
+            found.lot.quantile_values[index] = load(data, at + 1)
+            at += 9
+        else:
+            at = skip_field(data, at)
+
+
+@njit(cache=True)
+def _read_summary(data: Any, at: Any, end: Any, point: Any, found: Points) -> Any:
+    """A SummaryDataPoint into its rows."""
+    counts, wide = found.counts, found.wide[point.wide]
+    wide.has = HAS_SUM
+    while at < end:
+        tag = data[at]
+        if tag == 0x3A:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, counts[PAIRS], found.attributes)
+            counts[PAIRS] += 1
+        elif tag in (_TIME, _START):
+            _set_time(point, tag, load(data, at + 1))
+            at += 9
+        elif tag == 0x21:
+            wide.count = load(data, at + 1)
+            at += 9
+        elif tag == 0x29:
+            wide.sum = load(data, at + 1)
+            at += 9
+        elif tag == 0x32:
+            start, at = read_size(data, at + 1)
+            _read_quantile(data, start, at, found)
+        elif tag == 0x40:
+            number, at = read_varint(data, at + 1)
+            point.flags = np.uint32(number & np.uint64(0xFFFFFFFF))
+        else:
+            at = skip_field(data, at)
+
+
+@njit(cache=True)
+def _begin_lists(wide: Any, counts: Any) -> Any:
+    """The lists of this row start where those before it end."""
+    wide.bounds, wide.counts = counts[_BOUNDS], counts[_COUNTS]
+    wide.positive, wide.negative = counts[_POSITIVES], counts[_NEGATIVES]
+    wide.quantiles = counts[QUANTILES]

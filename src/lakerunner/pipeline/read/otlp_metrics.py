@@ -1,0 +1,363 @@
+"""OTLP metrics: the bytes of export requests to Rows, one for each data point.
+
+Comes in: raw objects. Goes out: the points of the sound ones, not yet copied out of their bytes, and for each damaged
+one its reason; nothing of a damaged object is among the rows. Rows stand in the order of the objects and, inside
+one, of its points. A Metric without points says nothing and leaves no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
+from lakerunner.pipeline.read.metric_points import (
+    DOUBLE,
+    EXEMPLARS,
+    EXPONENTIAL,
+    GAUGE,
+    HAS_MAX,
+    HAS_MIN,
+    HAS_NEGATIVE,
+    HAS_POSITIVE,
+    HAS_SUM,
+    HISTOGRAM,
+    INT,
+    QUANTILES,
+    SUM,
+    SUMMARY,
+    TYPES,
+    WIDES,
+    Points,
+    close_points,
+    points_for,
+    read_point,
+)
+from lakerunner.pipeline.read.metrics_request import METRICS_REQUEST
+from lakerunner.pipeline.read.names import names_for, number_of
+from lakerunner.pipeline.read.otlp import joined
+from lakerunner.pipeline.read.rows import Attached, Coded, Column, Lists, Numbers, Raw, Read, Rows, Structs, Texts
+from lakerunner.pipeline.read.walk import (
+    BYTES,
+    Attributes,
+    Owners,
+    attached_to,
+    attributes_for,
+    common_columns,
+    owners_for,
+    read_pair,
+    read_resource,
+    read_scope,
+    strings,
+)
+from lakerunner.pipeline.read.wire import STRING, VARINT, read_size, read_varint, skip_field, tag_of
+
+METADATA = "metadata"  # of the metric: attached like a scope's attributes, and the column made of them
+_TEMPORALITIES = {1: "delta", 2: "cumulative"}
+
+# ResourceMetrics and ScopeMetrics are alike: first what they are about, then their items.
+_HEAD, _ITEMS, _SCHEMA_URL = (tag_of(number, STRING) for number in (1, 2, 3))
+_NAME, _DESCRIPTION, _UNIT, _METADATA = (tag_of(number, STRING) for number in (1, 2, 3, 12))
+_GAUGE, _SUM, _HISTOGRAM, _EXPONENTIAL, _SUMMARY = (tag_of(number, STRING) for number in (5, 7, 9, 10, 11))
+_POINT, _TEMPORALITY, _MONOTONIC = tag_of(1, STRING), tag_of(2, VARINT), tag_of(3, VARINT)
+
+_METRIC = np.dtype(
+    [
+        ("name", np.int32),  # as a number of Texts.names
+        ("description", np.int32),
+        ("unit", np.int32),
+        ("kind", np.int32),  # as a number of TYPES
+        ("temporality", np.int32),
+        ("monotonic", np.int32),
+        ("scope", np.int32),
+        ("first", np.int32),  # of its metadata; the next metric's first ends them
+    ]
+)
+
+
+class Words(NamedTuple):
+    """Texts that are few, as names."""
+
+    names: Any
+    descriptions: Any
+    units: Any
+
+
+class Metrics(NamedTuple):
+    """All requests, flat. `metrics` has one more row at the end to close the last one's metadata. `counts` are the
+    metrics and their metadata so far."""
+
+    metrics: Any
+    metadata: Attributes
+    words: Words
+    points: Points
+    scopes: Owners
+    resources: Owners
+    counts: Any
+
+
+def read_metrics(raws: Sequence[Raw]) -> Read:
+    """The data points of these objects."""
+    files = joined(raws, METRICS_REQUEST)
+    if not len(files.modified_ns):
+        return Read(None, files.done, files.failed, files.left)
+    found = _metrics_for(files.counts, len(files.modified_ns))
+    _read_requests(files.data, files.end, found)
+    points = found.points.points[:-1]
+    metric = points["metric"]
+    scope = found.metrics["scope"][metric]
+    attached = {
+        ATTRIBUTES.map_column: Attached(*found.points.attributes, _whole(found.points.points["first"])),
+        SCOPE.map_column: attached_to(found.scopes, scope),
+        RESOURCE.map_column: attached_to(found.resources, found.scopes.rows["resource"][scope]),
+    }
+    if found.counts[1]:
+        attached[METADATA] = Attached(*found.metadata, _whole(found.metrics["first"]), metric)
+    columns = {
+        **_point_columns(points),
+        **_metric_columns(found, files.data, metric),
+        **common_columns(found.scopes, found.resources, files.data, scope),
+    }
+    if found.points.counts[WIDES] > 1:
+        columns |= _wide_columns(found.points, points["wide"])
+    if found.points.counts[EXEMPLARS]:
+        columns["exemplars"] = Lists(_whole(found.points.points["exemplar"]), _exemplar_structs(found.points))
+    rows = Rows(len(points), files.data, columns, attached, files.modified_ns, points["size"])
+    return Read(rows, files.done, files.failed, files.left)
+
+
+def _whole(first: Any) -> Any:
+    """In a row of its own: jitted code is compiled once more for numbers that stand apart."""
+    return np.ascontiguousarray(first)
+
+
+def _point_columns(points: Any) -> dict[str, Column]:
+    return {
+        "time_unix_nano": Numbers(points["time"]),
+        "start_time_unix_nano": Numbers(points["start"]),
+        "value": Numbers(points["bits"].view(np.float64), points["kind"] == DOUBLE),
+        "int_value": Numbers(points["bits"].view(np.int64), points["kind"] == INT),
+        "flags": Numbers(points["flags"]),
+    }
+
+
+def _metric_columns(found: Metrics, data: Any, metric: Any) -> dict[str, Column]:
+    """What a point has from its metric."""
+    rows = found.metrics
+    known, codes = np.unique(rows["temporality"], return_inverse=True)
+    temporalities = [_TEMPORALITIES.get(number, str(number)) for number in known.tolist()]
+    return {
+        "metric_name": Coded(rows["name"], strings(found.words.names, data), metric),
+        "description": Coded(rows["description"], strings(found.words.descriptions, data), metric),
+        "unit": Coded(rows["unit"], strings(found.words.units, data), metric),
+        "metric_type": Coded(rows["kind"], pa.array(TYPES), metric),
+        "temporality": Coded(
+            np.where(rows["temporality"] == 0, -1, codes).astype(np.int32), pa.array(temporalities, pa.string()), metric
+        ),
+        "monotonic": Numbers(rows["monotonic"] != 0, rows["kind"] == SUM, metric),
+    }
+
+
+def _wide_columns(found: Points, wide: Any) -> dict[str, Column]:
+    """What only histograms and summaries have; `wide` is the row of each point's, 0 of a number's."""
+    rows, lot = found.wide[: found.counts[WIDES] + 1], found.lot
+    # The wide points stand in the order of the points, so a list of a number's is where the next one's starts.
+    following = np.append(1, np.cumsum(wide > 0) + 1)
+    has, kind = rows["has"], rows["kind"]
+    exponential = kind == EXPONENTIAL
+
+    def numbers(name: str, valid: Any, dtype: type) -> Numbers:
+        return Numbers(rows[name].view(dtype), valid, wide)
+
+    def list_of(values: Any, name: str, dtype: type) -> Lists:
+        return Lists(rows[name][following], Numbers(values.view(dtype)))
+
+    def buckets(side: str, values: Any, mark: int) -> Structs:
+        fields: dict[str, Column] = {
+            "offset": Numbers(rows[f"{side}_offset"], None, wide),
+            "counts": list_of(values, side, np.uint64),
+        }
+        return Structs(fields, None, (has & mark != 0)[wide])
+
+    columns: dict[str, Column] = {
+        "count": numbers("count", kind != GAUGE, np.uint64),
+        "sum": numbers("sum", has & HAS_SUM != 0, np.float64),
+    }
+    if (kind == HISTOGRAM).any():
+        columns["bounds"] = list_of(lot.bounds, "bounds", np.float64)
+        columns["bucket_counts"] = list_of(lot.counts, "counts", np.uint64)
+    if exponential.any():
+        columns["scale"] = numbers("scale", exponential, np.int32)
+        columns["zero_count"] = numbers("zero_count", exponential, np.uint64)
+        columns["zero_threshold"] = numbers("zero_threshold", exponential, np.float64)
+        columns["positive"] = buckets("positive", lot.positive, HAS_POSITIVE)
+        columns["negative"] = buckets("negative", lot.negative, HAS_NEGATIVE)
+    if (has & (HAS_MIN | HAS_MAX)).any():
+        columns["min"] = numbers("min", has & HAS_MIN != 0, np.float64)
+        columns["max"] = numbers("max", has & HAS_MAX != 0, np.float64)
+    if found.counts[QUANTILES]:
+        columns["quantiles"] = list_of(lot.quantiles, "quantiles", np.float64)
+        columns["quantile_values"] = list_of(lot.quantile_values, "quantiles", np.float64)
+    return columns
+
+
+def _exemplar_structs(found: Points) -> Structs:
+    rows = found.exemplars[: found.counts[EXEMPLARS]]
+    return Structs(
+        {
+            "timestamp": Numbers(rows["time"].view(np.int64), rows["time"] != 0),
+            "double_value": Numbers(rows["bits"].view(np.float64), rows["kind"] == DOUBLE),
+            "int_value": Numbers(rows["bits"].view(np.int64), rows["kind"] == INT),
+            "trace_id": Texts(BYTES, rows["trace_at"], rows["trace_size"], empty_is_null=True),
+            "span_id": Texts(BYTES, rows["span_at"], rows["span_size"], empty_is_null=True),
+        },
+        Attached(*found.exemplar_attributes, _whole(found.exemplars["first"])),
+    )
+
+
+def _metrics_for(counts: Mapping[str, int], points: int) -> Metrics:
+    def many(*names: str) -> int:
+        return sum(counts.get(name, 0) for name in names)
+
+    metrics = many("Metric")
+    return Metrics(
+        np.zeros(metrics + 1, _METRIC),
+        attributes_for(many("Metadata.attributes")),
+        Words(names_for(metrics), names_for(metrics), names_for(metrics)),
+        points_for(counts, points, many(*METRICS_REQUEST.rows[1:])),
+        owners_for(many("ScopeMetrics"), many("Scope.attributes")),
+        owners_for(many("ResourceMetrics"), many("Resource.attributes", "EntityRef")),
+        np.zeros(2, np.int64),
+    )
+
+
+@njit(cache=True)
+def _read_data(data: Any, at: Any, end: Any, index: Any, found: Metrics) -> Any:
+    """A Gauge, Sum, Histogram, ExponentialHistogram or Summary: its points, and what it says of its metric."""
+    metric = found.metrics[index]
+    kind = metric.kind
+    while at < end:
+        tag = data[at]
+        if tag == _POINT:
+            start, at = read_size(data, at + 1)
+            read_point(data, start, at, index, kind, found.points)
+        elif tag == _TEMPORALITY and SUM <= kind <= EXPONENTIAL:
+            number, at = read_varint(data, at + 1)
+            metric.temporality = np.int32(np.uint32(number & np.uint64(0xFFFFFFFF)))
+        elif tag == _MONOTONIC and kind == SUM:
+            number, at = read_varint(data, at + 1)
+            metric.monotonic = number != 0
+        else:
+            at = skip_field(data, at)
+
+
+@njit(cache=True)
+def _kind_of(tag: Any) -> Any:
+    """Which of TYPES stands behind this tag of a Metric; -1 if none."""
+    if tag == _GAUGE:
+        return GAUGE
+    if tag == _SUM:
+        return SUM
+    if tag == _HISTOGRAM:
+        return HISTOGRAM
+    if tag == _EXPONENTIAL:
+        return EXPONENTIAL
+    return SUMMARY if tag == _SUMMARY else -1
+
+
+@njit(cache=True)
+def _read_metric(data: Any, at: Any, end: Any, scope: Any, found: Metrics) -> Any:
+    index = found.counts[0]
+    found.counts[0] = index + 1
+    metric = found.metrics[index]
+    metric.scope, metric.first = scope, found.counts[1]
+    name_at, name_end, text_at, text_end, unit_at, unit_end = at, at, at, at, at, at
+    while at < end:
+        tag = data[at]
+        kind = _kind_of(tag)
+        if kind >= 0:
+            start, at = read_size(data, at + 1)
+            metric.kind = kind
+            _read_data(data, start, at, index, found)
+        elif tag == _NAME:
+            name_at, at = read_size(data, at + 1)
+            name_end = at
+        elif tag == _DESCRIPTION:
+            text_at, at = read_size(data, at + 1)
+            text_end = at
+        elif tag == _UNIT:
+            unit_at, at = read_size(data, at + 1)
+            unit_end = at
+        elif tag == _METADATA:
+            start, at = read_size(data, at + 1)
+            read_pair(data, start, at, found.counts[1], found.metadata)
+            found.counts[1] += 1
+        else:
+            at = skip_field(data, at)
+    before = np.int64(found.metrics[index - 1].name) if index > 0 else np.int64(-1)
+    metric.name = number_of(data, name_at, name_end - name_at, found.words.names, before)
+    before = np.int64(found.metrics[index - 1].description) if index > 0 else np.int64(-1)
+    metric.description = number_of(data, text_at, text_end - text_at, found.words.descriptions, before)
+    metric.unit = number_of(data, unit_at, unit_end - unit_at, found.words.units, np.int64(-1))
+
+
+@njit(cache=True)
+def _read_scope_metrics(data: Any, at: Any, end: Any, found: Metrics) -> Any:
+    index = found.scopes.counts[0]
+    found.scopes.counts[0] = index + 1
+    scope = found.scopes.rows[index]
+    scope.first = found.scopes.counts[1]
+    scope.resource = found.resources.counts[0] - 1
+    while at < end:
+        tag = data[at]
+        if tag == _ITEMS:
+            start, at = read_size(data, at + 1)
+            _read_metric(data, start, at, index, found)
+        elif tag == _HEAD:
+            start, at = read_size(data, at + 1)
+            read_scope(data, start, at, index, found.scopes)
+        elif tag == _SCHEMA_URL:
+            start, at = read_size(data, at + 1)
+            scope.schema_url_at, scope.schema_url_size = start, at - start
+        else:
+            at = skip_field(data, at)
+
+
+@njit(cache=True)
+def _read_resource_metrics(data: Any, at: Any, end: Any, found: Metrics) -> Any:
+    index = found.resources.counts[0]
+    found.resources.counts[0] = index + 1
+    resource = found.resources.rows[index]
+    resource.first = found.resources.counts[1]
+    while at < end:
+        tag = data[at]
+        if tag == _ITEMS:
+            start, at = read_size(data, at + 1)
+            _read_scope_metrics(data, start, at, found)
+        elif tag == _HEAD:
+            start, at = read_size(data, at + 1)
+            read_resource(data, start, at, index, found.resources)
+        elif tag == _SCHEMA_URL:
+            start, at = read_size(data, at + 1)
+            resource.schema_url_at, resource.schema_url_size = start, at - start
+        else:
+            at = skip_field(data, at)
+
+
+@njit(cache=True)
+def _read_requests(data: Any, end: Any, found: Metrics) -> Any:
+    at = np.int64(0)
+    while at < end:
+        if data[at] == _HEAD:
+            start, at = read_size(data, at + 1)
+            _read_resource_metrics(data, start, at, found)
+        else:
+            at = skip_field(data, at)
+    close_points(found.points)
+    found.metrics[found.counts[0]].first = found.counts[1]
+    for owners in (found.scopes, found.resources):
+        owners.rows[owners.counts[0]].first = owners.counts[1]

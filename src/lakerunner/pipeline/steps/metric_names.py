@@ -1,0 +1,50 @@
+"""The names by which Prometheus knows the metrics of some rows, worked out once for each different metric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.model.prometheus import escaped_metric_name, metric_name
+from lakerunner.pipeline.read.rows import Coded, Numbers, Rows
+
+
+def first_rows(rows: Rows, order: Any) -> Any:
+    """Where in this order, in which points of one series are neighbours, each series starts."""
+    series = rows.column("series", Numbers).values[order]
+    return np.append(0, np.flatnonzero(series[1:] != series[:-1]) + 1)
+
+
+def names_in_prometheus(rows: Rows, order: Any) -> dict[str, list[str]]:
+    """All names of the metrics of these rows, in UTF-8 form and in escaped form."""
+    named = prometheus_names(rows, order[first_rows(rows, order)])
+    return {"metric_name": [*{name for names in named for name in names.unique().to_pylist() if name is not None}]}
+
+
+def prometheus_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
+    """The names of these rows' metrics in UTF-8 form and in escaped form; null where there is no escaped one."""
+    columns = [rows.column(name, Coded) for name in ("metric_name", "unit", "metric_type")]
+    codes = [column.codes[chosen if column.owner is None else column.owner[chosen]] for column in columns]
+    codes.append(_is_monotonic(rows, chosen))
+    combined = np.zeros(len(chosen), np.int64)
+    for code in codes:
+        combined = combined * (int(code.max(initial=0)) + 1) + code
+    _, example, place = np.unique(combined, return_index=True, return_inverse=True)
+    metrics = [
+        (*(column.values[int(code[row])].as_py() for column, code in zip(columns, codes, strict=False)), codes[-1][row])
+        for row in example.tolist()
+    ]
+    names = [metric_name(*metric[:3], monotonic=bool(metric[3])) for metric in metrics]
+    escaped = [escaped_metric_name(*metric[:3], monotonic=bool(metric[3])) for metric in metrics]
+    rows_of = pa.array(place)
+    return pa.array(names, pa.string()).take(rows_of), pa.array(escaped, pa.string()).take(rows_of)
+
+
+def _is_monotonic(rows: Rows, chosen: Any) -> Any:
+    if "monotonic" not in rows.columns:
+        return np.zeros(len(chosen), np.int64)
+    column = rows.column("monotonic", Numbers)
+    said = column.values if column.valid is None else column.values & column.valid
+    return said[chosen if column.owner is None else column.owner[chosen]].astype(np.int64)

@@ -1,0 +1,198 @@
+"""The series of a metrics segment, one row each, in a small file beside it: who they are, and where their points stand.
+
+Comes in: the layout of a segment and its row numbers in their order. Goes out: a Parquet file, `series.parquet`, whose
+row i is the i-th series of the segment in its order. A query that selects by labels reads this and not the points. What
+is said of a series is what its first point says. docs/formats/segments.md lists the columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakerunner.model.prometheus import (
+    INSTANCE,
+    JOB,
+    SERVICE_INSTANCE,
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    escaped_label_name,
+)
+from lakerunner.model.signal import ATTRIBUTES, METRICS, RESOURCE
+from lakerunner.pipeline.read.names import texts_of
+from lakerunner.pipeline.read.rows import Attached, Rows
+from lakerunner.pipeline.read.walk import STRING
+from lakerunner.pipeline.steps.layout import Layout
+from lakerunner.pipeline.steps.message import plain_texts
+from lakerunner.pipeline.steps.metric_names import first_rows, prometheus_names
+from lakerunner.pipeline.steps.take import Slices, flattened, slices_array, take
+
+SERIES_TABLE = "series.parquet"
+_LABELS = pa.list_(
+    pa.struct([("name", pa.string()), ("escaped", pa.string()), ("value", pa.string())]),
+)
+_AS_STORED = (
+    "series",
+    "metric_name",
+    "metric_type",
+    "temporality",
+    "monotonic",
+    "unit",
+    "description",
+    "service_name",
+    "scope_name",
+    "scope_version",
+)
+
+
+def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
+    """The file."""
+    rows = layout.rows
+    first = first_rows(rows, order)
+    chosen = order[first]
+    columns = {name: _stored(rows, name, chosen) for name in _AS_STORED}
+    columns["first_row"] = pa.array(first)
+    columns["rows"] = pa.array(np.diff(np.append(first, len(order))))
+    columns["prometheus_name"], columns["prometheus_escaped"] = prometheus_names(rows, chosen)
+    resource = _Texts(rows.attached[RESOURCE.map_column], rows.data, chosen)
+    columns["labels"] = _labels(_Texts(rows.attached[ATTRIBUTES.map_column], rows.data, chosen), resource)
+    columns["resource"] = resource.lists(resource.names).take(pa.array(resource.place))
+    sink = pa.BufferOutputStream()
+    table = pa.table(columns)
+    coded = ["metric_name", "metric_type", "temporality", "unit", "description", "service_name", "scope_name"]
+    coded += ["scope_version", "prometheus_name", "prometheus_escaped"]
+    coded += [f"{name}.list.element.{leaf}" for name in ("labels", "resource") for leaf in ("name", "escaped", "value")]
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=coded,
+        column_encoding={"first_row": "DELTA_BINARY_PACKED", "rows": "DELTA_BINARY_PACKED"},
+        store_schema=False,
+    )
+    return sink.getvalue()
+
+
+def _stored(rows: Rows, name: str, chosen: Any) -> pa.Array:
+    kind = METRICS.schema.field(name).type
+    if name not in rows.columns:
+        return pa.nulls(len(chosen), kind)
+    return take(rows.columns[name], rows.data, chosen, kind)
+
+
+class _Texts:
+    """The attributes of one scope of some rows, each owner's once, as plain texts sorted by key. Row r of these has
+    those of owner `place[r]`. Attributes without text are left out, as Prometheus knows no empty label; equal keys of
+    one owner become one, their texts joined by `;`."""
+
+    def __init__(self, attached: Attached, data: Any, chosen: Any) -> None:
+        owners, self.place = np.unique(attached.owners_of(chosen), return_inverse=True)
+        items, offsets = flattened(attached.first, owners.astype(np.int32))
+        values = attached.values[items]
+        names = [name.decode() for name in texts_of(attached.keys, data)]
+        by_name = sorted(range(len(names)), key=lambda number: names[number].encode())
+        rank = np.empty(len(names), np.int64)
+        rank[by_name] = np.arange(len(names))
+        self.names = [names[number] for number in by_name]
+        owner = np.repeat(np.arange(len(owners)), np.diff(offsets))
+        key = rank[values["key"]]
+        texts = _value_texts(data, values)
+        order = np.lexsort((key, owner))
+        kept = order[pc.not_equal(texts, "").to_numpy(zero_copy_only=False)[order]]
+        self.owners, self.owner, self.key, self.texts = len(owners), owner[kept], key[kept], texts.take(pa.array(kept))
+        self._join_equal()
+
+    def _join_equal(self) -> None:
+        again = np.append(False, (self.key[1:] == self.key[:-1]) & (self.owner[1:] == self.owner[:-1]))
+        if not again.any():
+            return
+        joined: list[str] = []
+        for text, is_again in zip(self.texts.to_pylist(), again.tolist(), strict=True):
+            if is_again:
+                joined[-1] += f";{text}"
+            else:
+                joined.append(text)
+        self.owner, self.key, self.texts = self.owner[~again], self.key[~again], pa.array(joined, pa.string())
+
+    def value_of(self, name: str) -> pa.Array:
+        """The text of this key for each owner, null where it has none."""
+        if name not in self.names:
+            return pa.nulls(self.owners, pa.string())
+        found = np.flatnonzero(self.key == self.names.index(name))
+        position = np.full(self.owners, -1, np.int64)
+        position[self.owner[found]] = found
+        return self.texts.take(pa.array(position, mask=position < 0))
+
+    def lists(self, names: list[str]) -> pa.Array:
+        """One list of labels for each owner."""
+        offsets = np.searchsorted(self.owner, np.arange(self.owners + 1))
+        return _label_lists(offsets, names, self.key, self.texts)
+
+
+def _value_texts(data: Any, values: Any) -> pa.Array:
+    """The plain text of each value."""
+    is_text = values["kind"] == STRING
+    strings, others = np.flatnonzero(is_text), np.flatnonzero(~is_text)
+    at, size = (np.ascontiguousarray(values[field][strings]) for field in ("at", "size"))
+    found = [slices_array(Slices(STRING, at, size), data, pa.string())]
+    if len(others):
+        starts, sizes, texts = plain_texts(data, values[others])
+        found.append(slices_array(Slices(STRING, starts, sizes), texts, pa.string()))
+    position = np.empty(len(values), np.int64)
+    position[np.concatenate([strings, others])] = np.arange(len(values))
+    return pa.concat_arrays(found).take(pa.array(position))
+
+
+def _labels(own: _Texts, resource: _Texts) -> pa.Array:
+    """Each series' own attributes with job and instance, which its resource gives it and which win over attributes of
+    the same name."""
+    names = sorted({*own.names, JOB, INSTANCE}, key=str.encode)
+    number_of = {name: number for number, name in enumerate(names)}
+    number = np.array([number_of[name] for name in own.names], np.int64)
+    sizes = np.bincount(own.owner, minlength=own.owners)
+    starts = np.append(0, np.cumsum(sizes))[:-1]
+    item, offsets = _spread(starts, sizes, own.place)
+    series = np.repeat(np.arange(len(own.place)), np.diff(offsets))
+    name, job = resource.value_of(SERVICE_NAME), resource.value_of(SERVICE_NAMESPACE)
+    given = {
+        JOB: pc.coalesce(pc.binary_join_element_wise(job, name, "/"), name),
+        INSTANCE: resource.value_of(SERVICE_INSTANCE),
+    }
+    keys, owners, texts = [number[own.key[item]]], [series], [own.texts.take(pa.array(item))]
+    for label, by_resource in given.items():
+        values = by_resource.take(pa.array(resource.place))
+        has = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        wins = np.zeros(len(own.place), np.bool_)
+        wins[has] = True
+        clash = (keys[0] == number_of[label]) & wins[owners[0]]
+        keys[0], owners[0], texts[0] = keys[0][~clash], owners[0][~clash], texts[0].filter(pa.array(~clash))
+        keys.append(np.full(len(has), number_of[label]))
+        owners.append(has)
+        texts.append(values.take(pa.array(has)))
+    key, owner = np.concatenate(keys), np.concatenate(owners)
+    order = np.lexsort((key, owner))
+    offsets = np.searchsorted(owner[order], np.arange(len(own.place) + 1))
+    return _label_lists(offsets, names, key[order], pa.concat_arrays(texts).take(pa.array(order)))
+
+
+def _spread(starts: Any, sizes: Any, place: Any) -> tuple[Any, Any]:
+    """(items, offsets) of lists that start there and are so long, one for each place."""
+    offsets = np.append(0, np.cumsum(sizes[place]))
+    items = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - starts[place], sizes[place])
+    return items, offsets
+
+
+def _label_lists(offsets: Any, names: list[str], key: Any, texts: pa.Array) -> pa.Array:
+    chosen = pa.array(key)
+    arrays = [
+        pa.array(names, pa.string()).take(chosen),
+        pa.array([escaped_label_name(name) for name in names], pa.string()).take(chosen),
+        texts,
+    ]
+    labels = pa.StructArray.from_arrays(arrays, fields=list(_LABELS.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), labels).cast(_LABELS)
