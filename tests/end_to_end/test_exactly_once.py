@@ -7,6 +7,7 @@ The order, the repetitions and the counts come from a seed, which a failure prin
 from __future__ import annotations
 
 import io
+import json
 import os
 import random
 import signal
@@ -213,9 +214,8 @@ def test_nothing_is_lost_or_doubled_whatever_dies(lake: Lake, seed: int) -> None
 
 
 def rows_of(data: bytes) -> Counter[tuple[int, str, str]]:
-    return Counter(
-        {
-            (row[0], row[1], row[4]): times
-            for row, times in expected_rows(ExportLogsServiceRequest.FromString(data)).items()
-        }
-    )
+    found: Counter[tuple[int, str, str]] = Counter()
+    for text, times in expected_rows("logs", ExportLogsServiceRequest.FromString(data)).items():
+        row = json.loads(text)
+        found[row["ns"], row["service_name"], row["message"]] += times
+    return found

@@ -25,7 +25,7 @@ from servers.kafka import KafkaBroker
 from servers.lake import Process, free_port, lakerunner, wait_until
 from servers.postgres import fresh_database
 from servers.seaweedfs import S3Server
-from suites.otlp_rows import ROW_QUERY, answered_rows, expected_rows, requests
+from suites.otlp_rows import QUERIES, answered_rows, expected_rows, read_request
 
 ORG = str(DEFAULT_ORGANIZATION.id)
 START_NS = 1_766_577_600_000_000_000
@@ -101,7 +101,7 @@ def put_everything(store: ObjectStore, shared_data: Path) -> tuple[list[str], Co
     for path in sorted((shared_data / "logs").glob("*.binpb.gz")):
         keys.append(f"otel-raw/{ORG}/real/{path.name}")
         store.put(keys[-1], path.read_bytes())
-        expected += expected_rows(requests(path))
+        expected += expected_rows("logs", read_request("logs", path))
     bulk: Counter = Counter()
     shop = Shop(seed=5, start_ns=START_NS, rate=50)
     for number, batch in enumerate(shop.bulk_logs(BULK_FILES * BULK_RECORDS, per_file=BULK_RECORDS)):
@@ -130,7 +130,7 @@ def test_nothing_is_lost_or_doubled_on_production_parts(cluster: Cluster, shared
         240,
         lambda: f"{cluster.counts()}\n{ingest.text()}",
     )
-    assert answered_rows(cluster.sql(ROW_QUERY.format(collector="real"))) == expected
+    assert answered_rows(cluster.sql(f"{QUERIES['logs']} where collector = 'real'")) == expected
     by_service = cluster.sql("select service_name, count(*) as n from logs where collector = 'bulk' group by 1")
     assert {row["service_name"]: row["n"] for row in by_service} == bulk
     cluster.notify(keys, times=1)

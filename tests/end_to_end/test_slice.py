@@ -19,16 +19,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from servers.lake import Lake, lake, ndjson, wait_until
-from suites.otlp_rows import (
-    ROW_QUERY,
-    SPAN_QUERY,
-    answered_rows,
-    answered_spans,
-    expected_rows,
-    expected_spans,
-    requests,
-    trace_requests,
-)
+from suites.otlp_rows import QUERIES, answered_rows, expected_rows, read_request
 from suites.requests import drop, ended, request_of
 
 ORG = str(DEFAULT_ORGANIZATION.id)
@@ -40,28 +31,19 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         yield found
 
 
-def test_every_record_of_the_real_files_once_with_all_attributes(running: Lake, shared_data: Path) -> None:
-    files = sorted((shared_data / "logs").glob("*.binpb.gz"))
-    expected: Counter = Counter()
+@pytest.mark.parametrize(("signal", "items"), [("logs", 3734), ("metrics", 48910), ("traces", 881)])
+def test_every_item_of_the_real_files_once_with_all_its_fields(
+    running: Lake, shared_data: Path, signal: str, items: int
+) -> None:
+    files = sorted((shared_data / signal).glob("*.binpb.gz"))
+    collector = f"real-{signal}"
+    expected: Counter[str] = Counter()
     for path in files:
-        drop(running, "real", path.name, path.read_bytes())
-        expected += expected_rows(requests(path))
-    assert {state for state, _ in ended(running, "real", len(files)).values()} == {"done"}
-    got = answered_rows(running.sql(ROW_QUERY.format(collector="real")))
-    assert got.total() == expected.total() == 525 + 1434 + 1775
-    assert got == expected
-
-
-def test_every_span_of_the_real_files_once_with_its_events_and_links(running: Lake, shared_data: Path) -> None:
-    files = sorted((shared_data / "traces").glob("*.binpb.gz"))
-    expected: Counter = Counter()
-    for path in files:
-        name = path.name if path.name.startswith("traces") else f"traces_{path.name}"
-        drop(running, "real-traces", name, path.read_bytes())
-        expected += expected_spans(trace_requests(path))
-    assert {state for state, _ in ended(running, "real-traces", len(files)).values()} == {"done"}
-    got = answered_spans(running.sql(SPAN_QUERY.format(collector="real-traces")))
-    assert got.total() == expected.total() == 246 + 257 + 378
+        drop(running, collector, f"{signal}_{path.name}", path.read_bytes())
+        expected += expected_rows(signal, read_request(signal, path))
+    assert {state for state, _ in ended(running, collector, len(files)).values()} == {"done"}
+    got = answered_rows(running.sql(f"{QUERIES[signal]} where collector = '{collector}'"))
+    assert got.total() == expected.total() == items
     assert got == expected
 
 

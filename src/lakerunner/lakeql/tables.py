@@ -67,12 +67,18 @@ def _items(spec: SignalSpec, name: str) -> TableColumn:
     return TableColumn(name, f"STRUCT({', '.join(fields)})[]", Kind.ITEMS)
 
 
-_ATTRIBUTE_COLUMNS = (
+_OWNER_COLUMNS = (
+    TableColumn("scope_name", "VARCHAR"),
+    TableColumn("scope_version", "VARCHAR"),
+    TableColumn("scope_schema_url", "VARCHAR"),
+    TableColumn("resource_schema_url", "VARCHAR"),
+    TableColumn("scope_dropped_attributes", "UINTEGER"),
+    TableColumn("resource_dropped_attributes", "UINTEGER"),
     TableColumn("attributes", _ATTRIBUTE_MAP, Kind.MAP, ATTRIBUTES.map_column),
     TableColumn("resource_attrs", _ATTRIBUTE_MAP, Kind.MAP, RESOURCE.map_column),
     TableColumn("scope_attrs", _ATTRIBUTE_MAP, Kind.MAP, SCOPE.map_column),
 )
-_ATTRIBUTE_ALIASES = {"resource_attributes": "resource_attrs", "scope_attributes": "scope_attrs"}
+_OWNER_ALIASES = {"resource_attributes": "resource_attrs", "scope_attributes": "scope_attrs"}
 
 LOGS_TABLE = Table(
     LOGS,
@@ -93,11 +99,9 @@ LOGS_TABLE = Table(
         TableColumn("flags", "UINTEGER"),
         TableColumn("fingerprint", "BIGINT"),
         TableColumn("dropped_attributes_count", "UINTEGER"),
-        TableColumn("scope_name", "VARCHAR"),
-        TableColumn("scope_version", "VARCHAR"),
-        *_ATTRIBUTE_COLUMNS,
+        *_OWNER_COLUMNS,
     ),
-    _ATTRIBUTE_ALIASES,
+    _OWNER_ALIASES,
 )
 _BUCKETS = 'STRUCT("offset" INTEGER, counts UBIGINT[], float_counts DOUBLE[])'
 METRICS_TABLE = Table(
@@ -138,15 +142,9 @@ METRICS_TABLE = Table(
         TableColumn("reset_hint", "VARCHAR"),
         TableColumn("flags", "UINTEGER"),
         TableColumn("metadata", _ATTRIBUTE_MAP),
-        TableColumn("scope_name", "VARCHAR"),
-        TableColumn("scope_version", "VARCHAR"),
-        TableColumn("scope_schema_url", "VARCHAR"),
-        TableColumn("resource_schema_url", "VARCHAR"),
-        TableColumn("scope_dropped_attributes", "UINTEGER"),
-        TableColumn("resource_dropped_attributes", "UINTEGER"),
-        *_ATTRIBUTE_COLUMNS,
+        *_OWNER_COLUMNS,
     ),
-    _ATTRIBUTE_ALIASES,
+    _OWNER_ALIASES,
 )
 SPANS_TABLE = Table(
     TRACES,
@@ -171,15 +169,9 @@ SPANS_TABLE = Table(
         TableColumn("dropped_attributes_count", "UINTEGER"),
         TableColumn("dropped_events_count", "UINTEGER"),
         TableColumn("dropped_links_count", "UINTEGER"),
-        TableColumn("scope_name", "VARCHAR"),
-        TableColumn("scope_version", "VARCHAR"),
-        TableColumn("scope_schema_url", "VARCHAR"),
-        TableColumn("resource_schema_url", "VARCHAR"),
-        TableColumn("scope_dropped_attributes", "UINTEGER"),
-        TableColumn("resource_dropped_attributes", "UINTEGER"),
-        *_ATTRIBUTE_COLUMNS,
+        *_OWNER_COLUMNS,
     ),
-    _ATTRIBUTE_ALIASES,
+    _OWNER_ALIASES,
 )
 TABLES = {table.spec.table: table for table in (LOGS_TABLE, METRICS_TABLE, SPANS_TABLE)}
 NOT_YET = {spec.table: spec for spec in SIGNALS.values() if not spec.ingested}

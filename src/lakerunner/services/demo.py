@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from lakerunner.demo.shop import Shop, Truth
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.model.signal import METRICS
 from lakerunner.model.source import RAW_PREFIX, SourceState
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
 from lakerunner.services.client import Client, Rows, print_answer
@@ -37,13 +38,15 @@ _INGEST_SECONDS = 600
 @dataclass(frozen=True)
 class Progressed:
     """Which times of the shop of this home were written: windows [start, until), the last one growing. `aim_ns` is
-    noted before the window is written up to it, so that a run that was killed is repeated with the same files."""
+    noted before the window is written up to it, so that a run that was killed is repeated with the same files.
+    `points` counts the metric points in the windows."""
 
     seed: int
     rate: float
     opening_ns: int
     windows: tuple[tuple[int, int], ...]
     aim_ns: int
+    points: int
 
     @property
     def shop(self) -> Shop:
@@ -57,9 +60,10 @@ class Progressed:
         """With the next aim, unless there is one that was not reached."""
         return self if self.aim_ns > self.until_ns else replace(self, aim_ns=max(aim_ns, self.until_ns))
 
-    def reached(self) -> Progressed:
+    def reached(self, points: int) -> Progressed:
+        """The aim, with so many metric points on the way."""
         start, _ = self.windows[-1]
-        return replace(self, windows=(*self.windows[:-1], (start, self.aim_ns)))
+        return replace(self, windows=(*self.windows[:-1], (start, self.aim_ns)), points=self.points + points)
 
     def truths(self) -> list[Truth]:
         return [self.shop.truth(start, until) for start, until in self.windows]
@@ -80,16 +84,20 @@ class Known:
 
     records: dict[str, int]
     errors: dict[str, int]
+    spans: dict[str, int]
+    points: int
 
     @classmethod
-    def of(cls, truths: list[Truth]) -> Known:
+    def of(cls, state: Progressed) -> Known:
         records: Counter[str] = Counter()
         errors: Counter[str] = Counter()
-        for truth in truths:
+        spans: Counter[str] = Counter()
+        for truth in state.truths():
+            spans.update(truth.spans_by_service)
             for (service, severity), count in truth.logs_by_severity.items():
                 records[service] += count
                 errors[service] += count if severity == "ERROR" else 0
-        return cls(dict(records), dict(+errors))
+        return cls(dict(records), dict(+errors), dict(+spans), state.points)
 
 
 QUESTIONS = (
@@ -118,6 +126,21 @@ group by 1, 2 order by times desc, 1 limit 5""",
         lambda rows, known: (
             bool(rows) == bool(known.errors) and sum(row["times"] for row in rows) <= sum(known.errors.values())
         ),
+    ),
+    Question(
+        "Who is slow, and whose spans fail?",
+        """select service_name, count(*) as spans, count(*) filter (where status_code = 2) as failed,
+    round(quantile_cont(duration, 0.95) / 1e6, 1) as p95_ms
+from spans where collector = 'demo' and end_timestamp < make_timestamp_ns({until})
+group by 1 order by failed desc, spans desc, 1""",
+        lambda rows, known: {row["service_name"]: row["spans"] for row in rows} == known.spans,
+    ),
+    Question(
+        "What is measured?",
+        """select metric_name, metric_type, unit, count(distinct series) as series, count(*) as points
+from metrics where collector = 'demo' and timestamp < make_timestamp_ns({until})
+group by 1, 2, 3 order by 1""",
+        lambda rows, known: sum(row["points"] for row in rows) == known.points,
     ),
 )
 
@@ -148,7 +171,7 @@ class Demo:
     def _begin(self, saved: Path, now: int) -> Progressed:
         start = (now - self.minutes * MINUTE_NS) // _STEP_NS * _STEP_NS
         if not saved.exists():
-            return Progressed(self.seed, self.rate, start, ((start, start),), start)
+            return Progressed(self.seed, self.rate, start, ((start, start),), start, 0)
         try:
             found = orjson.loads(saved.read_bytes())
             windows = tuple((first, last) for first, last in found.pop("windows"))
@@ -191,7 +214,7 @@ def write(parts: Parts, state: Progressed, saved: Path, wrote: Callable[[int], N
     """Write the shop's telemetry from where it stands up to now, as raw objects."""
     state = state.aimed(now_ns() // _STEP_NS * _STEP_NS)
     _save(saved, state)
-    files = 0
+    files = points = 0
     for spec in INGESTED:
         batches = state.shop.batches(spec.name, state.until_ns, state.aim_ns, per_batch_seconds=_PER_FILE_SECONDS)
         for batch in batches:
@@ -199,8 +222,9 @@ def write(parts: Parts, state: Progressed, saved: Path, wrote: Callable[[int], N
             key = f"{RAW_PREFIX}{DEFAULT_ORGANIZATION.id}/{COLLECTOR}/{name}"
             parts.store.put(key, igzip.compress(batch.data, compresslevel=1, mtime=0))
             files += 1
+            points += batch.records if spec is METRICS else 0
             wrote(files)
-    state = state.reached()
+    state = state.reached(points)
     _save(saved, state)
     return state
 
@@ -213,7 +237,7 @@ def _save(saved: Path, state: Progressed) -> None:
 
 def ask(client: Client, state: Progressed, console: Console) -> bool:
     """Put every question, print its answer, say whether all were right."""
-    known = Known.of(state.truths())
+    known = Known.of(state)
     right = True
     for question in QUESTIONS:
         sql = question.sql.format(until=state.until_ns)
@@ -226,7 +250,9 @@ def ask(client: Client, state: Progressed, console: Console) -> bool:
             console.print("[red]This is not what the shop wrote.[/red]")
     if right:
         console.print(
-            f"All answers are right: {sum(known.records.values())} log records, each there once.", highlight=False
+            f"All answers are right: {sum(known.records.values())} log records, {sum(known.spans.values())} spans and "
+            f"{known.points} metric points, each there once.",
+            highlight=False,
         )
     return right
 
