@@ -55,10 +55,9 @@ def segment_of(records: list[Pairs], resource: Pairs = (), scope: Pairs = ()) ->
     rows = actual(made.segments, files)
     assert_same(rows, expected([decoded(data)]))
     (segment,) = made.segments
-    fixed = len(LOGS.schema.names)
-    assert [column.name for column in segment.columns[:fixed]] == LOGS.schema.names
-    shredded = segment.columns[fixed:]
-    assert shredded == tuple(sorted(shredded))
+    shredded = tuple(column for column in segment.columns if column.type)
+    assert shredded == tuple(sorted(shredded)) == segment.columns[len(segment.columns) - len(shredded) :]
+    assert {column.name for column in segment.columns if not column.type} <= set(LOGS.schema.names)
     return {column.name: column.type for column in shredded}, in_maps(files)
 
 
