@@ -116,14 +116,26 @@ def test_what_grows_when_it_is_mended_is_cut_again(patch: pytest.MonkeyPatch) ->
     """Each record gets an attribute with the bytes of its body."""
     data = request_of(resources=1, records=20, message=b"\xff" * 100 + b"%d").SerializeToString()
     bounded(patch, 8000)
-    part, odd = otlp.checked(np.frombuffer(data, np.uint8), LOGS_REQUEST)
-    assert odd
+    part = otlp.checked(np.frombuffer(data, np.uint8), LOGS_REQUEST)
+    assert part.odd
     assert not part.fits
     found = [decoded(piece) for piece in cut(data)]
     assert len(found) > part.memory // 8000 + 1
     for piece in found:
-        assert otlp.checked(np.frombuffer(piece.SerializeToString(), np.uint8), LOGS_REQUEST)[0].fits
+        assert otlp.checked(np.frombuffer(piece.SerializeToString(), np.uint8), LOGS_REQUEST).fits
     assert sum(len(piece.resource_logs[0].scope_logs[0].log_records) for piece in found) == 20
+
+
+def test_a_large_record_among_odd_ones_is_taken(patch: pytest.MonkeyPatch) -> None:
+    """Odd files are cut into smaller pieces; a record that is sound has all the room there is."""
+    request = request_of(1, 20)
+    records = request.resource_logs[0].scope_logs[0].log_records
+    records[3].body.string_value = b"\xff"
+    records[7].body.string_value = b"x" * 1000
+    bounded(patch, 8000)
+    made, files = make(raw_of(request.SerializeToString()))
+    assert made.failed == ()
+    assert_same(actual(made.segments, files), expected([request]))
 
 
 def test_each_piece_has_segments_of_its_own_under_the_same_ids_every_time(patch: pytest.MonkeyPatch) -> None:
@@ -154,7 +166,7 @@ def test_a_record_that_is_too_large_fails_its_object_alone(patch: pytest.MonkeyP
     assert [source.key for source in made.done] == ["a", "c"]
     ((source, reason),) = made.failed
     assert source.key == "b"
-    assert reason.startswith("a LogRecord of 5015 bytes with 1 parts needs 0 MB of memory; there are at most 0 MB")
+    assert reason.startswith("a LogRecord of 5015 bytes needs 0 MB of memory for ")
     rows = actual(made.segments, files)
     assert len(rows) == 8
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -118,6 +118,8 @@ class Request:
 # estimate (Part.memory). Most files take three to five times their size, some are made to take a hundred times.
 MAX_BYTES = 64 << 20
 MAX_MEMORY = 384 << 20
+# To mend a file takes several copies of it, and may make it larger: of what is odd, only this share is read at once.
+ODD_SHARE = 4
 
 # Files that come by mistake, by how they begin. Looked at only after the check has failed.
 _OTHER_FORMATS = (
@@ -139,11 +141,12 @@ class Oversized(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """A file that can be walked: what `check` counted in it."""
+    """A file that can be walked, unless it is `odd` and must be mended before: what `check` counted in it."""
 
     data: Any
     found: Any
     request: Request
+    odd: bool
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -163,7 +166,8 @@ class Part:
 
     @property
     def fits(self) -> bool:
-        return len(self.data) <= MAX_BYTES and self.memory <= MAX_MEMORY
+        share = ODD_SHARE if self.odd else 1
+        return len(self.data) * share <= MAX_BYTES and self.memory * share <= MAX_MEMORY
 
 
 @dataclass(frozen=True)
@@ -195,7 +199,7 @@ def joined(raws: Sequence[Raw], request: Request) -> Files:
         if number == 0 and not part.fits:
             raise Oversized(request)
         end, memory = end + len(part.data), memory + part.memory
-        if end > MAX_BYTES or memory > MAX_MEMORY:
+        if end > MAX_BYTES or memory > MAX_MEMORY or part.odd:
             end -= len(part.data)
             left = raws[number:]
             break
@@ -213,22 +217,28 @@ def sound(data: Any, request: Request) -> Part:
     Corrupt if they are not such a request."""
     if not len(data):
         raise Corrupt("the file is empty")
-    part, odd = checked(data, request)
-    if odd and part.fits:
-        plain = repaired(data.tobytes(), request.look, request.repair, next(iter(request.messages)))
-        part, _ = checked(np.frombuffer(plain, np.uint8), request)
+    part = checked(data, request)
+    if part.odd and part.fits:
+        part = mended(part)
     if not part.counts[list(request.messages)[1]]:
         raise Corrupt(f"not an OTLP {request.signal} request: it holds no {list(request.messages)[1]}")
     return part
 
 
-def checked(data: Any, request: Request) -> tuple[Part, bool]:
-    """(the file, is it odd). Corrupt if it is not such a request."""
+def mended(part: Part) -> Part:
+    """The plain form of an odd file."""
+    request = part.request
+    plain = repaired(part.data.tobytes(), request.look, request.repair, next(iter(request.messages)))
+    return replace(checked(np.frombuffer(plain, np.uint8), request), odd=False)
+
+
+def checked(data: Any, request: Request) -> Part:
+    """Corrupt if it is not such a request."""
     found = request.zeros()
     verdict = check(data, request.tables, 0, found)
     if verdict.code != OK:
         raise Corrupt(f"not an OTLP {request.signal} request: {_reason(data, request, verdict)}")
-    return Part(data, found, request), verdict.odd
+    return Part(data, found, request, bool(verdict.odd))
 
 
 def _reason(data: Any, request: Request, verdict: Verdict) -> str:

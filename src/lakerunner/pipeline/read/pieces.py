@@ -12,15 +12,16 @@ what they take in memory, not by their size alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY, Request, checked
-from lakerunner.pipeline.read.repair import repaired, with_one_item
-from lakerunner.pipeline.read.wire import check, check_message, read_size, skip_field, varint
+from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY, ODD_SHARE, Request, checked, mended
+from lakerunner.pipeline.read.repair import with_one_item
+from lakerunner.pipeline.read.wire import check_message, read_size, skip_field, varint
 
 # Repeated in every piece: they may not take most of it.
 _HEADS_SHARE = 4
@@ -29,60 +30,76 @@ _HEADS_SHARE = 4
 Owners = tuple[tuple[int, bytes], ...]
 
 
+@dataclass(frozen=True)
+class _Room:
+    """The bytes, and the memory by estimate, that a piece may take."""
+
+    size: int
+    memory: int
+
+    def __str__(self) -> str:
+        return f"{self.size >> 20} MB of input and {self.memory >> 20} MB of memory"
+
+
 def pieces(data: Any, request: Request) -> Iterator[Any]:
     """The requests that these bytes are cut into."""
     outermost = next(iter(request.messages))
-    for piece in _cut(data, request, outermost, ()):
-        if not checked(piece, request)[1]:
-            yield piece
-            del piece  # before the next is made
-            continue
-        plain = np.frombuffer(repaired(piece.tobytes(), request.look, request.repair, outermost), np.uint8)
-        if checked(plain, request)[0].fits:
-            yield plain
+    room = _Room(MAX_BYTES, MAX_MEMORY)
+    if not checked(data, request).odd:
+        yield from _cut(data, request, outermost, room)
+        return
+    for piece in _cut(data, request, outermost, _Room(MAX_BYTES // ODD_SHARE, MAX_MEMORY // ODD_SHARE)):
+        part = checked(piece, request)
+        del piece
+        plain = mended(part) if part.odd else part
+        del part
+        if plain.fits:
+            yield plain.data
         else:  # what is mended may be larger than it was
-            yield from _cut(plain, request, outermost, ())
+            yield from _cut(plain.data, request, outermost, room)
+        del plain  # before the next is made
 
 
-def _cut(data: Any, request: Request, name: str, around: Owners, tag: int = 0) -> Iterator[Any]:
+def _cut(data: Any, request: Request, name: str, room: _Room, around: Owners = (), tag: int = 0) -> Iterator[Any]:
     """The requests of the items of this message, which stands under this tag in those around it."""
     children = _children(request, name)
     owners = (*around, (tag, _fields(data, 0, len(data), children, False).tobytes()))
-    heads, _ = checked(_request(owners), request)
-    if heads.memory > MAX_MEMORY // _HEADS_SHARE or len(heads.data) > MAX_BYTES // _HEADS_SHARE:
+    heads = checked(_request(owners), request)
+    if heads.memory > room.memory // _HEADS_SHARE or len(heads.data) > room.size // _HEADS_SHARE:
         raise Corrupt(
             f"what a {name} and the messages around it say once for all their items takes {len(heads.data)} bytes and "
-            f"{heads.memory >> 20} MB of memory; in a file that must be cut there are at most "
-            f"{MAX_BYTES // _HEADS_SHARE >> 20} MB and {MAX_MEMORY // _HEADS_SHARE >> 20} MB: send smaller files"
+            f"{heads.memory >> 20} MB of memory; in a file that must be cut, it may take a quarter of {room}: send "
+            "smaller files"
         )
-    room = np.array([MAX_BYTES - len(heads.data), MAX_MEMORY - heads.memory])
+    left = np.array([room.size - len(heads.data), room.memory - heads.memory])
     at = 0
     while at < len(data):
-        end, start, items = _run(data, at, request.tables, children, request.costs, room)
+        end, start, items = _run(data, at, request.tables, children, request.costs, left)
         if items:
             yield _request(owners, _fields(data, at, end, children, True))
         elif start < end:
-            yield from _cut_item(data[start:end], request, children, owners)
+            yield from _cut_item(data[start:end], request, children, room, owners)
         at = end
 
 
-def _cut_item(field: Any, request: Request, children: Any, owners: Owners) -> Iterator[Any]:
-    """The requests of an item that does not fit with its owners."""
+def _cut_item(field: Any, request: Request, children: Any, room: _Room, owners: Owners) -> Iterator[Any]:
+    """The requests of an item that does not fit with its owners. A record is not cut: it may take all that there is."""
     tag = int(field[0])
     name = list(request.messages)[children[tag]]
     start, end = read_size(field, 1)
-    if name not in request.repair.items:
-        found = request.zeros()
-        check(field[start:end], request.tables, int(children[tag]), found)
-        memory = 3 * len(field) + int((request.costs @ found).max())
+    if name in request.repair.items:
+        message = field[start:end]
+        if name in request.repair.either:  # before its items go apart
+            message = np.frombuffer(with_one_item(message.tobytes(), request.repair, name), np.uint8)
+        yield from _cut(message, request, name, room, owners, tag)
+        return
+    part = checked(_request(owners, field), request)
+    if len(part.data) > MAX_BYTES or part.memory > MAX_MEMORY:
         raise Corrupt(
-            f"a {name} of {end - start} bytes with {found[:-1].sum()} parts needs {memory >> 20} MB of memory; there "
-            f"are at most {MAX_MEMORY >> 20} MB, for {MAX_BYTES >> 20} MB of input: send smaller ones"
+            f"a {name} of {end - start} bytes needs {part.memory >> 20} MB of memory for {part.found[:-1].sum()} "
+            f"parts; there is room for {_Room(MAX_BYTES, MAX_MEMORY)}: send smaller ones"
         )
-    message = field[start:end]
-    if name in request.repair.either:  # before its items go apart
-        message = np.frombuffer(with_one_item(message.tobytes(), request.repair, name), np.uint8)
-    yield from _cut(message, request, name, owners, tag)
+    yield part.data
 
 
 def _children(request: Request, name: str) -> Any:
