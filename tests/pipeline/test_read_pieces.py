@@ -100,7 +100,7 @@ def test_cuts_are_between_resources_where_that_is_enough(patch: pytest.MonkeyPat
 def test_the_pieces_of_a_resource_repeat_its_heads(patch: pytest.MonkeyPatch) -> None:
     request = request_of(resources=1, records=9)
     whole = request.resource_logs[0]
-    bounded(patch, 2000)
+    bounded(patch, 2100)
     found = [decoded(piece) for piece in cut(request.SerializeToString())]
     assert [len(piece.resource_logs[0].scope_logs[0].log_records) for piece in found] == [4, 4, 1]
     for piece in found:

@@ -26,6 +26,8 @@ from lakerunner.pipeline.read.wire import check_message, read_size, skip_field, 
 # Repeated in every piece: they may not take most of it.
 _HEADS_SHARE = 4
 
+_LENGTH = 10  # bytes of a varint, at most
+
 # The messages around some items, from the outermost on: the tag that each stands under, and its head.
 Owners = tuple[tuple[int, bytes], ...]
 
@@ -71,7 +73,9 @@ def _cut(data: Any, request: Request, name: str, room: _Room, around: Owners = (
             f"{heads.memory >> 20} MB of memory; in a file that must be cut, it may take a quarter of {room}: send "
             "smaller files"
         )
-    left = np.array([room.size - len(heads.data), room.memory - heads.memory])
+    # The lengths of the messages around grow with what is put into them.
+    lengths = _LENGTH * len(owners)
+    left = np.array([room.size - len(heads.data) - lengths, room.memory - heads.memory - 3 * lengths])
     at = 0
     while at < len(data):
         end, start, items = _run(data, at, request.tables, children, request.costs, left)
