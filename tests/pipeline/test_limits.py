@@ -16,6 +16,7 @@ from uuid import UUID
 import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.bus.topics import IngestBox
@@ -31,28 +32,49 @@ MB = 1 << 20
 
 
 class Signal(NamedTuple):
-    """How a request of one record is made: the request's type, the names on the way to the record, and of its time."""
+    """How a request of one record is made: the request's type, the names on the way to its owner, how the owner gets
+    it, and the name of its time."""
 
     name: str
     request: Any
-    way: tuple[str, str, str]
+    way: tuple[str, str]
+    add: Callable[[Any], Any]
     time: str
 
     def made(self, fill: Callable[[Any], None] = lambda record: None) -> bytes:
         """A request of one record, filled by the caller."""
         request = self.request()
-        resource, scope, records = self.way
+        resource, scope = self.way
         resource_items = getattr(request, resource).add()
         resource_items.resource.attributes.add(key="service.name").value.string_value = "limits"
-        record = getattr(getattr(resource_items, scope).add(), records).add()
+        record = self.add(getattr(resource_items, scope).add())
         setattr(record, self.time, START)
         fill(record)
         return bytes(request.SerializeToString())
 
 
 SIGNALS = (
-    Signal("logs", ExportLogsServiceRequest, ("resource_logs", "scope_logs", "log_records"), "time_unix_nano"),
-    Signal("traces", ExportTraceServiceRequest, ("resource_spans", "scope_spans", "spans"), "start_time_unix_nano"),
+    Signal(
+        "logs",
+        ExportLogsServiceRequest,
+        ("resource_logs", "scope_logs"),
+        lambda scope: scope.log_records.add(),
+        "time_unix_nano",
+    ),
+    Signal(
+        "metrics",
+        ExportMetricsServiceRequest,
+        ("resource_metrics", "scope_metrics"),
+        lambda scope: scope.metrics.add(name="limits").gauge.data_points.add(as_double=0.5),
+        "time_unix_nano",
+    ),
+    Signal(
+        "traces",
+        ExportTraceServiceRequest,
+        ("resource_spans", "scope_spans"),
+        lambda scope: scope.spans.add(),
+        "start_time_unix_nano",
+    ),
 )
 
 
@@ -120,7 +142,7 @@ def test_corrupt_protobuf(lake: Lake) -> None:
 
 
 def test_another_signal(lake: Lake) -> None:
-    (other,) = (signal for signal in SIGNALS if signal.name in ("logs", "traces") and signal != lake.signal)
+    other = next(signal for signal in SIGNALS if signal.name in ("logs", "traces") and signal != lake.signal)
     data = other.made(lambda record: setattr(record, "trace_id", bytes(16)))
     assert f"this looks like an OTLP {other.name} request" in lake.reason(lake.put(data))
 

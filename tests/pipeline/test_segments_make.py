@@ -182,6 +182,8 @@ def test_the_index_learns_services_and_fields() -> None:
     assert segment.statistics == {
         "services": ["a", "b"],
         "service_count": 2,
+        "labels": ["only.a", "only.b"],
+        "label_count": 2,
         "side_bytes": {"text.bin": 36},
     }
     wanted = {*field_fingerprints("service_name", ["a", "b"]), digest64("resource.service.name")}

@@ -28,8 +28,6 @@ VALUES: Mapping[str, Mapping[str, str]] = {
     "metrics": {"service_name": "service", "metric_name": "metric"},
     "traces": {"service_name": "service", "name": "name"},
 }
-# The word that the statistics have for a key of the rows' own attributes, where they tell these.
-KEYS = {"metrics": "label"}
 # Further values that prune, by their column: other names for the same rows.
 FURTHER: Mapping[str, Callable[[Rows, Any], Mapping[str, list[str]]]] = {"metrics": names_in_prometheus}
 MAX_VALUES = 100  # of a column, in the statistics
@@ -50,9 +48,7 @@ def summarize(layout: Layout, order: Any, spec: SignalSpec) -> Summary:
     words = VALUES[spec.name]
     found = {name: _values(layout.rows, name, order) for name in words}
     statistics: dict[str, Any] = {}
-    told = {word: found[name] for name, word in words.items()}
-    if spec.name in KEYS:
-        told[KEYS[spec.name]] = sorted(_keys(layout, ATTRIBUTES))
+    told = {word: found[name] for name, word in words.items()} | {"label": sorted(_keys(layout, ATTRIBUTES))}
     for word, values in told.items():
         statistics[f"{word}s"] = [value[:MAX_NAME] for value in values[:MAX_VALUES]]
         statistics[f"{word}_count"] = len(values)
