@@ -1,0 +1,150 @@
+"""Prometheus remote-write: framed messages of version 1.0 or 2.0 to Rows of metrics.
+
+Comes in: raw objects, each a sequence of messages with their length before them. Goes out: the rows of the sound ones, not
+yet copied out of their bytes, and for each damaged one its reason with the frame and the byte. Rows stand in the order of
+the objects and, inside one, of its points. docs/formats/remote_write.md says what becomes of each field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
+from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.read.memory import PADDING
+from lakerunner.pipeline.read.names import names_for, number_all
+from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY
+from lakerunner.pipeline.read.remote_write_check import Counts, check_frames
+from lakerunner.pipeline.read.remote_write_fields import V1, V2
+from lakerunner.pipeline.read.remote_write_points import point_columns
+from lakerunner.pipeline.read.remote_write_walk import EMPTY, Walked, constants, walk
+from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers, Raw, Read, Rows
+from lakerunner.pipeline.read.walk import VALUE, strings
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One sound object."""
+
+    source: SourceObject
+    data: Any
+    counts: Counts
+
+    @property
+    def memory(self) -> int:
+        """What it takes to make segments of it, generously: labels count as if no series came twice."""
+        counts = self.counts
+        texts = counts.texts + counts.families + counts.series
+        labels = counts.labels + counts.exemplar_labels
+        points = counts.rows + counts.exemplars + 2 * counts.histograms
+        return 3 * len(self.data) + 200 * points + 40 * labels + 50 * texts + 40 * counts.buckets
+
+
+def read_remote_write(version: int, raws: Sequence[Raw]) -> Read:
+    """The rows of these objects, as many of them as fit."""
+    parts: list[_Part] = []
+    failed: list[tuple[SourceObject, str]] = []
+    left: Sequence[Raw] = ()
+    size = memory = 0
+    for number, raw in enumerate(raws):
+        try:
+            part = _checked(raw, version)
+        except Corrupt as error:
+            failed.append((raw.source, str(error)))
+            continue
+        size, memory = size + len(part.data), memory + part.memory
+        if size > MAX_BYTES or memory > MAX_MEMORY:
+            left = raws[number:]
+            break
+        parts.append(part)
+    done = tuple(part.source for part in parts)
+    return Read(_rows(version, parts), done, tuple(failed), left)
+
+
+READ_V1: Callable[[Sequence[Raw]], Read] = partial(read_remote_write, V1)
+READ_V2: Callable[[Sequence[Raw]], Read] = partial(read_remote_write, V2)
+
+
+def _checked(raw: Raw, version: int) -> _Part:
+    data = np.frombuffer(raw.data.toreadonly(), np.uint8)
+    if not len(data):
+        raise Corrupt("the file is empty")
+    part = _Part(raw.source, data, check_frames(data, version))
+    if len(data) > MAX_BYTES or part.memory > MAX_MEMORY:
+        raise Corrupt(
+            f"{len(data)} bytes with {part.counts.rows} rows need {part.memory >> 20} MB of memory; there are at most "
+            f"{MAX_MEMORY >> 20} MB, for {MAX_BYTES >> 20} MB of input: send smaller files"
+        )
+    return part
+
+
+def _rows(version: int, parts: Sequence[_Part]) -> Rows | None:
+    counts = Counts(*(sum(column) for column in zip(*(part.counts for part in parts), strict=True))) if parts else None
+    if counts is None or not counts.rows:
+        return None
+    data = np.concatenate([*(part.data for part in parts), constants(), np.zeros(PADDING, np.uint8)])
+    walked = walk(data, sum(len(part.data) for part in parts), version, counts)
+    points = walked.points[:-1]
+    series = np.ascontiguousarray(points["series"])
+    modified = np.array([part.source.modified_ns for part in parts], np.int64)
+    modified = np.repeat(modified, [part.counts.rows for part in parts])
+    # A sample at time 0 is one of 1970; only what has no time of its own gets the object's.
+    fallback = np.where(points["kind"] == EMPTY, modified, 0)
+    nobody = np.zeros(len(points), np.int32)
+    attached = {
+        ATTRIBUTES.map_column: Attached(*walked.labels, _first(walked), series),
+        SCOPE.map_column: _nothing(nobody),
+        RESOURCE.map_column: _nothing(nobody),
+    }
+    columns = {
+        **_series_columns(walked, data, series),
+        **_empty_columns(nobody),
+        **point_columns(walked, points, series),
+    }
+    return Rows(len(points), data, columns, attached, fallback, np.ascontiguousarray(points["size"]))
+
+
+def _series(walked: Walked) -> Any:
+    """The series that there are; room was made for more."""
+    return walked.series[: int(walked.points["series"].max()) + 1]
+
+
+def _first(walked: Walked) -> Any:
+    return np.ascontiguousarray(walked.series["first"][: len(_series(walked)) + 1])
+
+
+def _series_columns(walked: Walked, data: Any, series: Any) -> dict[str, Column]:
+    """What all points of a series have in common."""
+    return {
+        "metric_name": _coded(walked, "name", data, series),
+        "service_name": _coded(walked, "job", data, series),
+        "unit": _coded(walked, "unit", data, series),
+        "description": _coded(walked, "help", data, series),
+    }
+
+
+def _coded(walked: Walked, field: str, data: Any, series: Any) -> Coded:
+    at, size = (np.ascontiguousarray(_series(walked)[f"{field}_{part}"]) for part in ("at", "size"))
+    names = names_for(len(at))
+    return Coded(number_all(data, at, size, names), strings(names, data), series)
+
+
+def _nothing(nobody: Any) -> Attached:
+    """No attributes: one owner that has none."""
+    return Attached(np.zeros(0, VALUE), names_for(0), np.zeros(2, np.int32), nobody)
+
+
+def _empty_columns(nobody: Any) -> dict[str, Column]:
+    """What remote-write does not have: resource, scope, flags."""
+    empty = Coded(np.zeros(1, np.int32), pa.array([""]), nobody)
+    zero = Numbers(np.zeros(1, np.uint32), None, nobody)
+    texts = ("scope_name", "scope_version", "scope_schema_url", "resource_schema_url")
+    numbers = ("scope_dropped_attributes", "resource_dropped_attributes", "flags")
+    return {name: empty for name in texts} | {name: zero for name in numbers}

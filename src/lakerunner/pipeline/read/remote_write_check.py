@@ -1,0 +1,258 @@
+"""Whether bytes are a remote-write request, looked at once and whole before anything is read from them.
+
+Comes in: one uncompressed message and its version. Goes out: how many of each thing are in it, or Corrupt with the byte
+where the trouble starts. The door and the reader ask the same question here, so what the door took can be read.
+After it every field stands inside its message and is of its type, every text is UTF-8, every reference finds its symbol,
+every time fits a timestamp and every histogram has the buckets that it says.
+
+Kept as they are, because nothing is lost or doubled by it: labels that are not sorted, that come twice, or that have no
+name or no value; series without a name; samples and histograms in one series.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.pipeline.read.memory import scan
+from lakerunner.pipeline.read.remote_write_fields import (
+    EXEMPLAR,
+    FAMILY,
+    HISTOGRAM,
+    LABEL,
+    MESSAGES,
+    MILLISECONDS,
+    REFERENCE,
+    REFERENCES,
+    REQUEST,
+    REQUESTS,
+    SAMPLE,
+    SERIES,
+    SYMBOL,
+    TEXT,
+    V2,
+    checked_field,
+    narrow,
+)
+from lakerunner.pipeline.read.remote_write_histogram import HISTOGRAM_ROW, TROUBLES, find_histograms, read_histograms
+from lakerunner.pipeline.read.wire import (
+    BAD_TAG,
+    BAD_TYPE,
+    MAX_FIELD,
+    OK,
+    OVERLONG,
+    TOO_LARGE,
+    TOO_LONG,
+    TRUNCATED,
+    WRONG_TYPE,
+    checked_varint,
+    is_utf8,
+    read_varint,
+)
+
+NS_PER_MS = 1_000_000
+LAST_MS = (2**63 - 2) // NS_PER_MS
+
+NOT_UTF8, BAD_REFERENCE, ODD_REFERENCES, BAD_TIME, BAD_FRAME = range(30, 35)
+_TROUBLES = {
+    TRUNCATED: "ends in the middle of a field",
+    OVERLONG: "holds a number of more than 64 bits",
+    BAD_TAG: "holds a field number that cannot be",
+    BAD_TYPE: "holds a field of a wire type that remote-write does not use",
+    TOO_LONG: "holds a field that is longer than what is left of it",
+    TOO_LARGE: f"holds a text of more than {MAX_FIELD >> 20} MB",
+    NOT_UTF8: "holds text that is not UTF-8",
+    BAD_REFERENCE: "refers to a symbol that is not there",
+    ODD_REFERENCES: "has a label name without a value: its references are odd in number",
+    BAD_TIME: "has a time that no timestamp can hold: they are ms of the years 1677 to 2262",
+    BAD_FRAME: "is longer than what is left of the file",
+    **TROUBLES,
+}
+
+
+class Counts(NamedTuple):
+    """What is in a message. `rows` is how many rows it gives; `labels` are those of series, `texts` the symbols;
+    `buckets` those of its histograms, dense, and their bounds."""
+
+    samples: int
+    histograms: int
+    exemplars: int
+    families: int
+    rows: int
+    series: int
+    labels: int
+    exemplar_labels: int
+    texts: int
+    buckets: int
+
+
+# Where these stand in the array that the jitted functions fill: messages by their number, the rest behind.
+_ROWS, _LABELS, _EXEMPLAR_LABELS, _TEXTS, _SIZE = range(len(MESSAGES), len(MESSAGES) + 5)
+_COUNTED = (SAMPLE, HISTOGRAM, EXEMPLAR, FAMILY, _ROWS, SERIES, _LABELS, _EXEMPLAR_LABELS, _TEXTS)
+_DEPTH = 4
+
+
+def check_message(data: bytes, version: int) -> Counts:
+    """What is in this message; Corrupt if it is not a request of this version."""
+    found = np.zeros(_SIZE, np.int64)
+    array = np.frombuffer(data, np.uint8)
+    code, at, message = _check_request(array, np.int64(0), np.int64(len(array)), version, found)
+    if code != OK:
+        raise Corrupt(f"not a {REQUESTS[version]}: {_explain(array, (code, at, message), 0)}")
+    places = np.zeros(int(found[HISTOGRAM]), HISTOGRAM_ROW)
+    if len(places):
+        find_histograms(array, np.int64(0), np.int64(len(array)), version, places, 0)
+    return _counts(array, version, found, places)
+
+
+def check_frames(data: Any, version: int) -> Counts:
+    """What is in these messages, each of which has its length before it."""
+    found = np.zeros(_SIZE, np.int64)
+    frame, start, code, at, message = _check_frames(data, version, found)
+    if code != OK:
+        where = _explain(data, (code, at, message), start)
+        raise Corrupt(f"frame {frame} at byte {start} is not a {REQUESTS[version]}: {where}")
+    places = np.zeros(int(found[HISTOGRAM]), HISTOGRAM_ROW)
+    if len(places):
+        _find_in_frames(data, version, places)
+    return _counts(data, version, found, places)
+
+
+def _counts(data: Any, version: int, found: Any, places: Any) -> Counts:
+    buckets = 0
+    if len(places):
+        number, code, buckets = read_histograms(data, version, places, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+        if code != OK:
+            at, frame = places[number]["at"], places[number]["row"]
+            raise Corrupt(f"not a {REQUESTS[version]}: byte {at} (frame {frame}): its Histogram {_TROUBLES[code]}")
+    return Counts(*(int(found[place]) for place in _COUNTED), int(buckets))
+
+
+def _explain(data: Any, trouble: tuple[int, int, int], start: int) -> str:
+    """What is wrong and where, counted from `start`."""
+    code, at, message = trouble
+    where = f"byte {at - start}: its {MESSAGES[message]}" if message else f"byte {at - start}: it"
+    if code == WRONG_TYPE:
+        number, wire_type = divmod(int(read_varint(data, at)[0]), 8)
+        return f"{where} has field {number} with wire type {wire_type}, which is not the field's"
+    return f"{where} {_TROUBLES[code]}"
+
+
+@njit(cache=True)
+def _check_frames(data: Any, version: Any, found: Any) -> Any:
+    """(frame that is not right, where its message starts, code, position, message)."""
+    at, end, frame = np.int64(0), np.int64(len(data)), 0
+    while at < end:
+        size, start, code = checked_varint(data, at, end)
+        if code == OK and size > np.uint64(end - start):
+            code = BAD_FRAME
+        if code != OK:
+            return frame, at, code, at, REQUEST
+        at = start + np.int64(size)
+        code, place, message = _check_request(data, start, at, version, found)
+        if code != OK:
+            return frame, start, code, place, message
+        frame += 1
+    return frame, at, OK, at, REQUEST
+
+
+@njit(cache=True)
+def _find_in_frames(data: Any, version: Any, places: Any) -> Any:
+    at, count, frame = np.int64(0), 0, 0
+    while at < len(data):
+        size, at = read_varint(data, at)
+        stop = at + np.int64(size)
+        before = count
+        count = find_histograms(data, at, stop, version, places, count)
+        for place in range(before, count):
+            places[place].row = frame
+        at = stop
+        frame += 1
+
+
+@njit(cache=True)
+def _count_symbols(data: Any, at: Any, end: Any) -> Any:
+    """Of a request that may be damaged: up to the damage, which is found later."""
+    count = np.int64(0)
+    while at < end:
+        field, _, at, code = checked_field(data, at, end, V2, REQUEST)
+        if code != OK:
+            break
+        count += field & 255 == SYMBOL
+    return count
+
+
+@njit(cache=True)
+def _check_request(data: Any, at: Any, end: Any, version: Any, found: Any) -> Any:
+    """(code, position, message); `found` grows by what there is."""
+    symbols = _count_symbols(data, at, end) if version == V2 else np.int64(0)
+    found[_TEXTS] += symbols
+    # The messages that are open: where they start and end, their type, their references.
+    opened = np.zeros((_DEPTH + 1, 4), np.int64)
+    depth, message, references, rows = 0, np.int64(REQUEST), np.int64(0), np.int64(0)
+    begin = at
+    while True:
+        while at == end:
+            if references & 1:
+                return ODD_REFERENCES, begin, message
+            if message == SERIES:
+                found[_LABELS] += references >> 1
+                # A series without samples and histograms makes a row too.
+                found[_ROWS] = max(rows + 1, found[_ROWS])
+            elif message == EXEMPLAR:
+                found[_EXEMPLAR_LABELS] += references >> 1
+            if depth == 0:
+                return OK, at, message
+            depth -= 1
+            begin, end, message, references = opened[depth, 0], opened[depth, 1], opened[depth, 2], opened[depth, 3]
+        here = at
+        field, at, stop, code = checked_field(data, here, end, version, message)
+        look, child = field >> 12 & 15, field >> 16
+        if code == OK and look != 0:
+            code = _look(data, at, stop, look, symbols)
+        if code != OK:
+            return code, here, message
+        if child == 0:
+            if look == REFERENCES:
+                references += _count_varints(data, at, stop)
+            at = stop
+            continue
+        if child == LABEL:
+            found[_LABELS if message == SERIES else _EXEMPLAR_LABELS] += 1
+        elif child == SERIES:
+            rows = found[_ROWS]
+        elif child == SAMPLE or child == HISTOGRAM or child == FAMILY:
+            found[_ROWS] += 1
+            found[_LABELS] += child == FAMILY
+        found[child] += 1
+        opened[depth, 0], opened[depth, 1], opened[depth, 2], opened[depth, 3] = begin, end, message, references
+        depth += 1
+        begin, end, message, references = at, stop, child, np.int64(0)
+
+
+@njit(cache=True)
+def _look(data: Any, at: Any, end: Any, look: Any, symbols: Any) -> Any:
+    if look == TEXT:
+        if end - at > MAX_FIELD:
+            return TOO_LARGE
+        return OK if scan(data, at, end)[0] or is_utf8(data, at, end) else NOT_UTF8
+    if look == MILLISECONDS:
+        return OK if -LAST_MS <= np.int64(read_varint(data, at)[0]) <= LAST_MS else BAD_TIME
+    if look == REFERENCE:
+        return OK if narrow(data, at) == 0 or narrow(data, at) < symbols else BAD_REFERENCE
+    while at < end:
+        number, at = read_varint(data, at)
+        if np.int64(number & np.uint64(0xFFFFFFFF)) >= symbols:
+            return BAD_REFERENCE
+    return OK
+
+
+@njit(cache=True)
+def _count_varints(data: Any, at: Any, end: Any) -> Any:
+    count = np.int64(0)
+    for place in range(at, end):
+        count += data[place] < 0x80
+    return count
