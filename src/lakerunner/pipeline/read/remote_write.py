@@ -1,8 +1,8 @@
 """Prometheus remote-write: framed messages of version 1.0 or 2.0 to Rows of metrics.
 
-Comes in: raw objects, each a sequence of messages with their length before them. Goes out: the rows of the sound ones, not
-yet copied out of their bytes, and for each damaged one its reason with the frame and the byte. Rows stand in the order of
-the objects and, inside one, of its points. docs/formats/remote_write.md says what becomes of each field.
+Comes in: raw objects, each a sequence of messages with their length before them. Goes out: the rows of the sound ones,
+not yet copied out of their bytes, and for each damaged one its reason with the frame and the byte. Rows stand in the
+order of the objects and, inside one, of its points. docs/formats/remote_write.md says what becomes of each field.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY
 from lakerunner.pipeline.read.remote_write_check import Counts, check_frames
 from lakerunner.pipeline.read.remote_write_fields import V1, V2
 from lakerunner.pipeline.read.remote_write_points import point_columns
-from lakerunner.pipeline.read.remote_write_walk import EMPTY, Walked, constants, walk
+from lakerunner.pipeline.read.remote_write_texts import FIRST_TYPE, ORIGIN_KEY, TYPES, constant_slices, constants
+from lakerunner.pipeline.read.remote_write_walk import EMPTY, Walked, walk
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers, Raw, Read, Rows
-from lakerunner.pipeline.read.walk import VALUE, strings
+from lakerunner.pipeline.read.walk import STRING, VALUE, strings
 
 
 @dataclass(frozen=True)
@@ -99,25 +100,18 @@ def _rows(version: int, parts: Sequence[_Part]) -> Rows | None:
     fallback = np.where(points["kind"] == EMPTY, modified, 0)
     nobody = np.zeros(len(points), np.int32)
     attached = {
-        ATTRIBUTES.map_column: Attached(*walked.labels, _first(walked), series),
+        ATTRIBUTES.map_column: Attached(*walked.labels, np.ascontiguousarray(walked.series["first"]), series),
         SCOPE.map_column: _nothing(nobody),
         RESOURCE.map_column: _nothing(nobody),
     }
+    if version == V2:
+        attached |= _origin(walked.series[:-1], data, series)
     columns = {
         **_series_columns(walked, data, series),
         **_empty_columns(nobody),
         **point_columns(walked, points, series),
     }
     return Rows(len(points), data, columns, attached, fallback, np.ascontiguousarray(points["size"]))
-
-
-def _series(walked: Walked) -> Any:
-    """The series that there are; room was made for more."""
-    return walked.series[: int(walked.points["series"].max()) + 1]
-
-
-def _first(walked: Walked) -> Any:
-    return np.ascontiguousarray(walked.series["first"][: len(_series(walked)) + 1])
 
 
 def _series_columns(walked: Walked, data: Any, series: Any) -> dict[str, Column]:
@@ -131,9 +125,25 @@ def _series_columns(walked: Walked, data: Any, series: Any) -> dict[str, Column]
 
 
 def _coded(walked: Walked, field: str, data: Any, series: Any) -> Coded:
-    at, size = (np.ascontiguousarray(_series(walked)[f"{field}_{part}"]) for part in ("at", "size"))
+    at, size = (np.ascontiguousarray(walked.series[:-1][f"{field}_{part}"]) for part in ("at", "size"))
     names = names_for(len(at))
     return Coded(number_all(data, at, size, names), strings(names, data), series)
+
+
+def _origin(rows: Any, data: Any, series: Any) -> dict[str, Attached]:
+    """The metadata `prometheus.type` of the series that state a type or a unit: Prometheus' word for it, which says as
+    well that the metric's name is Prometheus' own."""
+    at, size = constant_slices(data)
+    states = (rows["type"] != 0) | (rows["unit_size"] > 0)
+    if not states.any():
+        return {}
+    known = (rows["type"] >= 0) & (rows["type"] < len(TYPES))
+    texts = FIRST_TYPE + np.where(known, rows["type"], 0)[states]
+    keys = names_for(1)
+    number_all(data, at[ORIGIN_KEY : ORIGIN_KEY + 1], size[ORIGIN_KEY : ORIGIN_KEY + 1], keys)
+    values = np.zeros(len(texts), VALUE)
+    values["kind"], values["at"], values["size"] = STRING, at[texts], size[texts]
+    return {"metadata": Attached(values, keys, np.append(0, np.cumsum(states)).astype(np.int32), series)}
 
 
 def _nothing(nobody: Any) -> Attached:
@@ -147,4 +157,4 @@ def _empty_columns(nobody: Any) -> dict[str, Column]:
     zero = Numbers(np.zeros(1, np.uint32), None, nobody)
     texts = ("scope_name", "scope_version", "scope_schema_url", "resource_schema_url")
     numbers = ("scope_dropped_attributes", "resource_dropped_attributes", "flags")
-    return {name: empty for name in texts} | {name: zero for name in numbers}
+    return dict.fromkeys(texts, empty) | dict.fromkeys(numbers, zero)

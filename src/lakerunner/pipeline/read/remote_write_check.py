@@ -2,8 +2,8 @@
 
 Comes in: one uncompressed message and its version. Goes out: how many of each thing are in it, or Corrupt with the byte
 where the trouble starts. The door and the reader ask the same question here, so what the door took can be read.
-After it every field stands inside its message and is of its type, every text is UTF-8, every reference finds its symbol,
-every time fits a timestamp and every histogram has the buckets that it says.
+After it every field stands inside its message and is of its type, every text is UTF-8, every reference finds its
+symbol, every time fits a timestamp and every histogram has the buckets that it says.
 
 Kept as they are, because nothing is lost or doubled by it: labels that are not sorted, that come twice, or that have no
 name or no value; series without a name; samples and histograms in one series.
@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.pipeline.read.memory import scan
+from lakerunner.pipeline.read.memory import load, scan
 from lakerunner.pipeline.read.remote_write_fields import (
     EXEMPLAR,
     FAMILY,
@@ -74,8 +74,8 @@ _TROUBLES = {
 
 
 class Counts(NamedTuple):
-    """What is in a message. `rows` is how many rows it gives; `labels` are those of series, `texts` the symbols;
-    `buckets` those of its histograms, dense, and their bounds."""
+    """What is in a message. `frames` is 1, `rows` how many rows it gives; `labels` are those of series, `texts` the
+    symbols; `buckets` those of its histograms, dense, and their bounds."""
 
     samples: int
     histograms: int
@@ -86,13 +86,15 @@ class Counts(NamedTuple):
     labels: int
     exemplar_labels: int
     texts: int
+    frames: int
     buckets: int
 
 
 # Where these stand in the array that the jitted functions fill: messages by their number, the rest behind.
 _ROWS, _LABELS, _EXEMPLAR_LABELS, _TEXTS, _SIZE = range(len(MESSAGES), len(MESSAGES) + 5)
-_COUNTED = (SAMPLE, HISTOGRAM, EXEMPLAR, FAMILY, _ROWS, SERIES, _LABELS, _EXEMPLAR_LABELS, _TEXTS)
+_COUNTED = (SAMPLE, HISTOGRAM, EXEMPLAR, FAMILY, _ROWS, SERIES, _LABELS, _EXEMPLAR_LABELS, _TEXTS, REQUEST)
 _DEPTH = 4
+_PLAIN_NAME, _PLAIN_VALUE = 0x0A, 0x12  # the tags of a label's name and value
 
 
 def check_message(data: bytes, version: int) -> Counts:
@@ -188,6 +190,7 @@ def _count_symbols(data: Any, at: Any, end: Any) -> Any:
 @njit(cache=True)
 def _check_request(data: Any, at: Any, end: Any, version: Any, found: Any) -> Any:
     """(code, position, message); `found` grows by what there is."""
+    found[REQUEST] += 1
     symbols = _count_symbols(data, at, end) if version == V2 else np.int64(0)
     found[_TEXTS] += symbols
     # The messages that are open: where they start and end, their type, their references.
@@ -224,13 +227,35 @@ def _check_request(data: Any, at: Any, end: Any, version: Any, found: Any) -> An
             found[_LABELS if message == SERIES else _EXEMPLAR_LABELS] += 1
         elif child == SERIES:
             rows = found[_ROWS]
-        elif child == SAMPLE or child == HISTOGRAM or child == FAMILY:
+        elif child in (SAMPLE, HISTOGRAM, FAMILY):
             found[_ROWS] += 1
             found[_LABELS] += child == FAMILY
         found[child] += 1
+        if child == LABEL and _is_plain_label(data, at, stop):
+            at = stop
+            continue
         opened[depth, 0], opened[depth, 1], opened[depth, 2], opened[depth, 3] = begin, end, message, references
         depth += 1
         begin, end, message, references = at, stop, child, np.int64(0)
+
+
+@njit(cache=True)
+def _is_plain_label(data: Any, at: Any, end: Any) -> Any:
+    """Whether this is a name and a value of up to 127 bytes, all of it ASCII, as nearly all labels are."""
+    if end - at < 4 or data[at] != _PLAIN_NAME or data[at + 1] >= 0x80:
+        return False
+    value = at + 2 + np.int64(data[at + 1])
+    if value + 2 > end or data[value] != _PLAIN_VALUE or value + 2 + np.int64(data[value + 1]) != end:
+        return False
+    # Tags and lengths are below 0x80 too, so one look over all of it does.
+    joined = np.uint64(0)
+    while end - at >= 8:
+        joined |= load(data, at)
+        at += 8
+    while at < end:
+        joined |= np.uint64(data[at])
+        at += 1
+    return joined & np.uint64(0x8080808080808080) == 0
 
 
 @njit(cache=True)

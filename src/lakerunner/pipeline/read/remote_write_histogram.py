@@ -1,10 +1,10 @@
 """Native histograms of remote-write: sparse buckets on the wire to dense ones.
 
-Comes in: Histogram messages that are in order on the wire. Goes out: their numbers, and for each side of zero the counts
-of all buckets from the first to the last that it lists, those in the gaps zero.
+Comes in: Histogram messages that are in order on the wire. Goes out: their numbers, and for each side of zero the
+counts of all buckets from the first to the last that it lists, those in the gaps zero.
 
-The n-th bucket of Prometheus reaches up to base^n, the n-th of OTLP begins there, so the offset of OTLP, which is the one
-we keep, is one less. Custom buckets (schema -53) are counted from their first bound and are as many as there are
+The n-th bucket of Prometheus reaches up to base^n, the n-th of OTLP begins there, so the offset of OTLP, which is the
+one we keep, is one less. Custom buckets (schema -53) are counted from their first bound and are as many as there are
 bounds, and one more.
 """
 
@@ -91,8 +91,8 @@ HISTOGRAM_ROW = np.dtype(
 
 
 class _Scratch(NamedTuple):
-    """The lists of one histogram by side: offset and length of spans, counts as deltas or bits, and the bounds. `sizes`:
-    spans, deltas, floats of the positive side, the same of the negative, bounds."""
+    """The lists of one histogram by side: offset and length of spans, counts as deltas or bits, and the bounds. `sizes`
+    are those of spans, deltas and floats of the positive side, of the same of the negative, and of bounds."""
 
     spans: Any
     deltas: Any
@@ -102,8 +102,8 @@ class _Scratch(NamedTuple):
 
 
 def read_histograms(data: Any, version: int, rows: Any, buckets: Any, bounds: Any) -> tuple[int, int, int]:
-    """The histograms that stand at `rows`, which are filled; the counts of the positive and negative side of each go into
-    `buckets`, as integers or bits of doubles, its bounds into `bounds`. Where these have no room, nothing is kept.
+    """The histograms that stand at `rows`, which are filled; the counts of the positive and negative side of each go
+    into `buckets`, as integers or bits of doubles, its bounds into `bounds`. Where these have no room, nothing is kept.
     Gives (the first that is not right, code, how many counts and bounds there are)."""
     wide = int((rows["end"] - rows["at"]).max())
     if wide > MAX_HISTOGRAM:
@@ -162,7 +162,7 @@ def _read_histograms(data: Any, version: Any, rows: Any, buckets: Any, bounds: A
 
 @njit(cache=True)
 def _read_numbers(data: Any, version: Any, row: Any, scratch: _Scratch) -> Any:
-    """A message into its row and the scratch. The last of several single numbers wins, also among two kinds of count."""
+    """A message into its row and the scratch. The last of several numbers wins, also among two kinds of count."""
     at, end, sizes = row.at, row.end, scratch.sizes
     sizes[:] = 0
     while at < end:

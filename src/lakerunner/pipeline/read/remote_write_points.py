@@ -1,6 +1,6 @@
 """The columns of remote-write's points: times, values, types, native histograms, exemplars.
 
-A column that no point fills is left out, so that plain samples, which nearly all points are, pay nothing for histograms.
+A column that no point fills is left out: plain samples, which nearly all points are, pay nothing for histograms.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.pipeline.read.remote_write_histogram import CUSTOM_BUCKETS
-from lakerunner.pipeline.read.remote_write_walk import ENTRY, HISTOGRAMMED, SAMPLED, TYPES, Walked
+from lakerunner.pipeline.read.remote_write_texts import ENTRY, TYPES
+from lakerunner.pipeline.read.remote_write_walk import HISTOGRAMMED, SAMPLED, Walked
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Lists, Numbers, Structs
 
 COUNTER, GAUGE_HINT = 1, 3
@@ -30,8 +31,7 @@ def point_columns(walked: Walked, points: Any, series: Any) -> dict[str, Column]
         "value": Numbers(np.ascontiguousarray(points["value"]).view(np.float64), points["kind"] == SAMPLED),
     }
     histograms = walked.histograms
-    types = walked.series["type"][series]
-    columns |= _type_columns(types, points["kind"], histograms)
+    columns |= _type_columns(walked.series["type"], series, points["kind"], histograms)
     if len(histograms):
         columns |= _histogram_columns(walked, len(points))
     if len(walked.exemplars) > 1:
@@ -39,12 +39,12 @@ def point_columns(walked: Walked, points: Any, series: Any) -> dict[str, Column]
     return columns
 
 
-def _type_columns(types: Any, kinds: Any, histograms: Any) -> dict[str, Column]:
-    """metric_type, and for counters that they are cumulative and only grow. A histogram whose metadata says no other type
-    is named by its buckets."""
-    numbers, codes = np.unique(types, return_inverse=True)
+def _type_columns(by_series: Any, series: Any, kinds: Any, histograms: Any) -> dict[str, Column]:
+    """metric_type, and for counters that they are cumulative and only grow. A histogram whose metadata says no other
+    type is named by its buckets."""
+    numbers, codes = np.unique(by_series, return_inverse=True)
     names = [_TYPE_NAMES.get(number, f"type_{number}") for number in numbers.tolist()]
-    codes = codes.astype(np.int32)
+    codes, types = codes.astype(np.int32)[series], by_series[series]
     if len(histograms):
         plain = (types == 0) | (types == _HISTOGRAM)
         custom = np.zeros(len(types), np.bool_)

@@ -1,0 +1,110 @@
+"""Prometheus remote-write 1.0 and 2.0: POST /api/v1/write, as the specifications have it.
+
+Comes in: a snappy block with a prometheus.WriteRequest or an io.prometheus.write.v2.Request. Goes out: 204 once all of
+it is durable, with what was written in the headers that 2.0 asks for; never a part of a request. 400 and other 4xx mean
+that the same request will be refused again, 415 that the sender should try another version, 429 and 5xx that it should
+send the same again later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from email.message import Message
+
+import pyarrow as pa
+from anyio import to_thread
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.receive import Receiver
+from lakerunner.model.errors import Corrupt, TooLarge, UserError
+from lakerunner.pipeline.read.remote_write_check import Counts, check_message
+from lakerunner.pipeline.read.remote_write_fields import REQUESTS, V1, V2
+
+PATHS = ("/api/v1/write", "/prometheus/api/v1/write", "/api/v1/push")
+FORMATS = {V1: "prw1", V2: "prw2"}
+_PROTOBUF = "application/x-protobuf"
+_WRITTEN = "x-prometheus-remote-write-{}-written"
+
+
+@dataclass(frozen=True)
+class RemoteWriteApi:
+    receiver: Receiver
+    authenticator: Authenticator
+    max_bytes: int
+
+    def routes(self) -> list[Route]:
+        return [Route(path, self.write, methods=["POST"]) for path in PATHS]
+
+    async def write(self, request: Request) -> Response:
+        version = version_of(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
+        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        body = await self._body(request)
+        message, counts = await to_thread.run_sync(checked, body, version, self.max_bytes)
+        await self.receiver.accept_soon(organization, "metrics", FORMATS[version], message)
+        return Response(status_code=204, headers=written(counts) if version == V2 else {})
+
+    async def _body(self, request: Request) -> bytes:
+        """As it was sent. A block is never much larger than what is in it."""
+        parts, size = [], 0
+        async for part in request.stream():
+            size += len(part)
+            if size > self.max_bytes:
+                raise _too_large(self.max_bytes)
+            parts.append(part)
+        return b"".join(parts)
+
+
+def version_of(content_type: str, encoding: str) -> int:
+    """Which message these headers announce; 415 for any other. Without a `proto` it is that of 1.0."""
+    header = Message()
+    header["content-type"] = content_type
+    name = header.get_param("proto", REQUESTS[V1])
+    if header.get_content_type() != _PROTOBUF or name not in REQUESTS:
+        raise HTTPException(415, f"content-type {content_type!r} is not taken: send {_PROTOBUF} with {REQUESTS}")
+    # Prometheus takes a request without an encoding for snappy as well.
+    if encoding.strip().lower() not in ("snappy", ""):
+        raise HTTPException(415, f"content-encoding {encoding!r} is not taken: send snappy")
+    return REQUESTS.index(str(name))
+
+
+def checked(body: bytes, version: int, max_bytes: int) -> tuple[bytes, Counts]:
+    """The message and what is in it; UserError if it is not what it says it is."""
+    message = unsnapped(body, max_bytes)
+    try:
+        return message, check_message(message, version)
+    except Corrupt as error:
+        raise UserError(str(error)) from error
+
+
+def unsnapped(block: bytes, max_bytes: int) -> bytes:
+    """The content of a snappy block, whose length stands before it and is looked at first."""
+    size = 0
+    for place, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    else:
+        raise UserError("the body is not a snappy block: it does not begin with its length")
+    if size > max_bytes:
+        raise _too_large(max_bytes)
+    if block == b"\0":
+        return b""
+    try:
+        content: bytes = pa.Codec("snappy").decompress(block, decompressed_size=size, asbytes=True)
+    except (OSError, pa.ArrowInvalid):
+        raise UserError("the body is not a snappy block: it is damaged, or in snappy's framed format") from None
+    return content
+
+
+def written(counts: Counts) -> dict[str, str]:
+    """What 2.0 wants to be told: all of it, as nothing is written in part."""
+    found = {"samples": counts.samples, "histograms": counts.histograms, "exemplars": counts.exemplars}
+    return {_WRITTEN.format(name): str(count) for name, count in found.items()}
+
+
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"the request is larger than {max_bytes} bytes (request_max_bytes): send smaller batches")
