@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from remote_write_oracle import actual, expected, framed, message_type, raw_of
+from remote_write_oracle import MODIFIED_NS, actual, expected, framed, message_type, raw_of
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2
 from lakerunner.pipeline.read.remote_write_check import check_message
+from lakerunner.pipeline.read.remote_write_histogram import MAX_BUCKETS
 from lakerunner.pipeline.read.rows import Read
 
 READ = {"prw1": READ_V1, "prw2": READ_V2}

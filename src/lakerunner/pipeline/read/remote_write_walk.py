@@ -82,8 +82,8 @@ FRAME = np.dtype([("at", np.int32), ("end", np.int32), ("symbol", np.int32)])
 
 
 class Walked(NamedTuple):
-    """All messages, flat. `points`, `series` and `exemplars` have one more row at the end to close the parts of the last
-    one. `buckets` and `bounds` belong to `histograms`, in their order."""
+    """All messages, flat. `points`, `series` and `exemplars` have one more row at the end that closes the last one's
+    parts. `buckets` and `bounds` belong to `histograms`, in their order."""
 
     points: Any
     series: Any
