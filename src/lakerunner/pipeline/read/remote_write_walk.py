@@ -25,6 +25,8 @@ from lakerunner.pipeline.read.remote_write_fields import (
     EXEMPLAR,
     EXEMPLARS,
     FAMILIES,
+    FAMILY,
+    HISTOGRAM,
     HISTOGRAMS,
     LABEL,
     LABELS,
@@ -76,7 +78,7 @@ SHOT = np.dtype(
     ]
 )
 # An exemplar, a histogram (its point is `row`) or a metadata entry (the same): where it stands.
-NOTE = np.dtype([("role", np.int32), ("at", np.int32), ("end", np.int32), ("row", np.int32), ("frame", np.int32)])
+NOTE = np.dtype([("message", np.int32), ("at", np.int32), ("end", np.int32), ("row", np.int32), ("frame", np.int32)])
 EXEMPLAR_ROW = np.dtype([("time", np.int64), ("value", np.uint64), ("first", np.int32)])
 FRAME = np.dtype([("at", np.int32), ("end", np.int32), ("symbol", np.int32)])
 
@@ -121,7 +123,7 @@ def walk(data: Any, end: int, version: int, found: Counts) -> Walked:
     else:
         count = _series_of_labels(data, shots, names_for(found.series), series, labels)
     _tell_points(shots, points)
-    families = notes[notes["role"] == FAMILIES]
+    families = notes[notes["message"] == FAMILY]
     if len(families):
         count = read_families(data, families, points["series"], names_for(len(families)), series, labels, count)
     walked = Walked(
@@ -142,13 +144,13 @@ def _walk_rare(data: Any, version: int, walked: Walked, notes: Any, texts: tuple
     """What few messages have: exemplars and histograms."""
     points, exemplars, histograms = walked.points, walked.exemplars, walked.histograms
     if len(exemplars) > 1:
-        chosen = notes[notes["role"] == EXEMPLARS]
+        chosen = notes[notes["message"] == EXEMPLAR]
         _read_exemplars(data, chosen, version, *texts, exemplars, walked.exemplar_labels)
         alone = (points["kind"][:-1] == EMPTY) & (np.diff(points["first"]) > 0)
         last = points["first"][1:][alone] - 1
         points["time"][:-1][alone] = exemplars["time"][last]
     if len(histograms):
-        chosen = notes[notes["role"] == HISTOGRAMS]
+        chosen = notes[notes["message"] == HISTOGRAM]
         for field in ("at", "end", "row"):
             histograms[field] = chosen[field]
         read_histograms(data, version, histograms, walked.buckets, walked.bounds)
@@ -180,7 +182,7 @@ def _note(data: Any, end: Any, version: Any, out: Any) -> Any:
                 )
                 shot += 1
             elif role == FAMILIES:
-                notes[note].role, notes[note].at, notes[note].end, notes[note].row = role, start, inner, point
+                notes[note].message, notes[note].at, notes[note].end, notes[note].row = FAMILY, start, inner, point
                 points[point].first, points[point].size, points[point].kind = exemplar, inner - start, EMPTY
                 note += 1
                 point += 1
@@ -212,8 +214,8 @@ def _note_series(data: Any, at: Any, end: Any, version: Any, counts: Any, out: A
         elif role == CREATED:
             created = _ns(data, start)
         elif role in (HISTOGRAMS, EXEMPLARS):
-            notes[note].role, notes[note].at, notes[note].end, notes[note].row = role, start, at, point
-            notes[note].frame = frame
+            notes[note].at, notes[note].end, notes[note].row, notes[note].frame = start, at, point, frame
+            notes[note].message = HISTOGRAM if role == HISTOGRAMS else EXEMPLAR
             note += 1
             if role == HISTOGRAMS:
                 points[point].kind = HISTOGRAMMED
