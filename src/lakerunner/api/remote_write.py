@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from email.message import Message
+from typing import Protocol
 
 import pyarrow as pa
 from anyio import to_thread
@@ -19,8 +20,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.receive import Receiver
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
+from lakerunner.model.organization import Organization
 from lakerunner.pipeline.read.remote_write_check import Counts, check_message
 from lakerunner.pipeline.read.remote_write_fields import REQUESTS, V1, V2
 
@@ -30,9 +31,15 @@ _PROTOBUF = "application/x-protobuf"
 _WRITTEN = "x-prometheus-remote-write-{}-written"
 
 
+class Receives(Protocol):
+    async def accept_soon(self, organization: Organization, signal: str, form: str, data: bytes) -> None:
+        """Returns when the request is durable; UserError if it is not what it says it is, another error of the tree if
+        it may be sent again."""
+
+
 @dataclass(frozen=True)
 class RemoteWriteApi:
-    receiver: Receiver
+    receiver: Receives
     authenticator: Authenticator
     max_bytes: int
 

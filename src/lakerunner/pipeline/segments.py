@@ -28,6 +28,7 @@ from lakerunner.pipeline.read.otlp_logs import read_logs
 from lakerunner.pipeline.read.otlp_metrics import read_metrics
 from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.pieces import pieces
+from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.steps.layout import Layout, lay_out
@@ -53,6 +54,8 @@ __all__ = ["Made", "Raw", "make_segments", "warm"]
 READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {
     ("logs", "otlp"): read_logs,
     ("metrics", "otlp"): read_metrics,
+    ("metrics", "prw1"): READ_V1,
+    ("metrics", "prw2"): READ_V2,
     ("traces", "otlp"): read_traces,
 }
 STEPS = {

@@ -130,7 +130,7 @@ def _counts(data: Any, version: int, found: Any, places: Any) -> Counts:
         if code != OK:
             at, frame = places[number]["at"], places[number]["row"]
             raise Corrupt(f"not a {REQUESTS[version]}: byte {at} (frame {frame}): its Histogram {_TROUBLES[code]}")
-    return Counts(*(int(found[place]) for place in _COUNTED), int(buckets))
+    return Counts._make([*(int(found[place]) for place in _COUNTED), buckets])
 
 
 def _explain(data: Any, trouble: tuple[int, int, int], start: int) -> str:

@@ -1,4 +1,5 @@
-"""The service of a row: its resource's `service.name` where that is a string, else "". The first one counts."""
+"""The service of a row: what its reader says, else its resource's `service.name` where that is a string, else "". The
+first one counts."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ _KEY = b"service.name"
 
 
 def name_service(rows: Rows) -> Rows:
-    """Adds service_name."""
+    """Adds service_name where it is not there."""
+    if "service_name" in rows.columns:
+        return rows
     resources = rows.attached[RESOURCE.map_column]
     keys = texts_of(resources.keys, rows.data)
     at, size = _first_strings(resources.values, resources.first, keys.index(_KEY) if _KEY in keys else -1)
