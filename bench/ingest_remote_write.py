@@ -216,7 +216,7 @@ def main() -> None:
     pa.set_cpu_count(1)  # as in a Spark task: figures are per core
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=1_000_000)
-    parser.add_argument("--series", type=int, default=20_000)
+    parser.add_argument("--series", type=int, default=4_000)
     parser.add_argument("--version", type=int, default=1, choices=(1, 2))
     parser.add_argument("--repeat", type=int, default=3)
     with TemporaryDirectory(prefix="lakerunner-bench-") as directory:

@@ -44,6 +44,8 @@ class RemoteWriteApi:
     max_bytes: int
 
     def routes(self) -> list[Route]:
+        for version in (V1, V2):
+            check_message(b"", version)  # compiled, or loaded, before the first sender waits for it
         return [Route(path, self.write, methods=["POST"]) for path in PATHS]
 
     async def write(self, request: Request) -> Response:
