@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from email.message import Message
-from typing import Protocol
 
 import pyarrow as pa
 from anyio import to_thread
@@ -20,8 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.receive import Receiver
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
-from lakerunner.model.organization import Organization
 from lakerunner.pipeline.read.remote_write_check import Counts, check_message
 from lakerunner.pipeline.read.remote_write_fields import REQUESTS, V1, V2
 
@@ -31,21 +30,13 @@ _PROTOBUF = "application/x-protobuf"
 _WRITTEN = "x-prometheus-remote-write-{}-written"
 
 
-class Receives(Protocol):
-    async def accept_soon(self, organization: Organization, signal: str, form: str, data: bytes) -> None:
-        """Returns when the request is durable; UserError if it is not what it says it is, another error of the tree if
-        it may be sent again."""
-
-
 @dataclass(frozen=True)
 class RemoteWriteApi:
-    receiver: Receives
+    receiver: Receiver
     authenticator: Authenticator
     max_bytes: int
 
     def routes(self) -> list[Route]:
-        for version in (V1, V2):
-            check_message(b"", version)  # compiled, or loaded, before the first sender waits for it
         return [Route(path, self.write, methods=["POST"]) for path in PATHS]
 
     async def write(self, request: Request) -> Response:

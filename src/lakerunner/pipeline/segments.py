@@ -28,7 +28,7 @@ from lakerunner.pipeline.read.otlp_logs import read_logs
 from lakerunner.pipeline.read.otlp_metrics import read_metrics
 from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.pieces import pieces
-from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2
+from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2, warm_remote_write
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.steps.layout import Layout, lay_out
@@ -150,6 +150,7 @@ def warm() -> None:
         raw = Raw(SourceObject("sample", signal, "sample", len(data), 0), memoryview(data))
         made = make_segments(SIGNALS[signal], UUID(int=0), "sample", [raw], lambda _path, _data: None)
         assert not made.failed, made.failed  # noqa: S101 - our own constant
+    warm_remote_write()
 
 
 @dataclass(frozen=True)

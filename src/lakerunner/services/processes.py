@@ -18,6 +18,7 @@ from lakerunner.api.loki import LokiPushApi
 from lakerunner.api.objects import ObjectsApi
 from lakerunner.api.otlp import OtlpApi
 from lakerunner.api.receive import PushLimits, Receiver
+from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
 from lakerunner.api.sql import SqlApi
 from lakerunner.api.worker import WorkerApi
@@ -78,7 +79,8 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
     loki = LokiPushApi(receiver, who, settings.request_max_bytes)
     open_otlp_ports(settings, runtime, otlp, say)
     events = EventsApi(announcer.keys, who, notified)
-    return [*events.routes(), *otlp.routes(), *loki.routes()]
+    prometheus = RemoteWriteApi(receiver, who, settings.request_max_bytes)
+    return [*events.routes(), *otlp.routes(), *loki.routes(), *prometheus.routes()]
 
 
 def add_boxer(parts: Parts, _say: Say) -> Routes:

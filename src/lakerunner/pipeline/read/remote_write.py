@@ -29,6 +29,12 @@ from lakerunner.pipeline.read.remote_write_walk import EMPTY, Walked, walk
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers, Raw, Read, Rows
 from lakerunner.pipeline.read.walk import STRING, VALUE, strings
 
+# A series with a label, a sample, an exemplar and a histogram, and metadata, in both versions.
+_SAMPLES = (
+    bytes.fromhex("0a1f 0a060a0161120162 12021001 1a080a060a0161120162 22075a021001620102 1a020801"),
+    bytes.fromhex("2200 220161 2a1b 0a020101 12021001 1a075a021001620102 22040a020101 2a020801"),
+)
+
 
 @dataclass(frozen=True)
 class _Part:
@@ -71,6 +77,16 @@ def read_remote_write(version: int, raws: Sequence[Raw]) -> Read:
 
 READ_V1: Callable[[Sequence[Raw]], Read] = partial(read_remote_write, V1)
 READ_V2: Callable[[Sequence[Raw]], Read] = partial(read_remote_write, V2)
+
+
+def warm_remote_write() -> None:
+    """Compile the jitted code of both versions, or load it from numba's cache."""
+    for version, message in enumerate(_SAMPLES):
+        data = bytes([len(message)]) + message
+        read = read_remote_write(
+            version, [Raw(SourceObject("sample", "metrics", "sample", len(data), 0), memoryview(data))]
+        )
+        assert not read.failed, read.failed  # noqa: S101 - our own constants
 
 
 def _checked(raw: Raw, version: int) -> _Part:
