@@ -173,4 +173,7 @@ def _empty_columns(nobody: Any) -> dict[str, Column]:
     zero = Numbers(np.zeros(1, np.uint32), None, nobody)
     texts = ("scope_name", "scope_version", "scope_schema_url", "resource_schema_url")
     numbers = ("scope_dropped_attributes", "resource_dropped_attributes", "flags")
-    return dict.fromkeys(texts, empty) | dict.fromkeys(numbers, zero)
+    columns: dict[str, Column] = {}
+    columns.update(dict.fromkeys(texts, empty))
+    columns.update(dict.fromkeys(numbers, zero))
+    return columns
