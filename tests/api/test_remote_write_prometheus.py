@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 import pytest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -67,13 +67,10 @@ class Kept:
         read = READ[form]([Raw(SourceObject("b", "metrics", "e", len(data), 0), memoryview(data), form)])
         assert read.failed == ()
         assert read.rows is not None
-        kinds = {
-            name: METRICS.schema.field(name).type for name in ("metric_name", "service_name", "value", "metric_type")
-        }
-        order = pa.array(range(read.rows.count), pa.int32()).to_numpy()
-        columns = [
-            take(read.rows.columns[name], read.rows.data, order, METRICS.schema.field(name).type) for name in names
-        ]
+        names = ("metric_name", "service_name", "value", "metric_type")
+        kinds = {name: METRICS.schema.field(name).type for name in names}
+        order = np.arange(read.rows.count, dtype=np.int32)
+        columns = [take(read.rows.columns[name], read.rows.data, order, kind) for name, kind in kinds.items()]
         return set(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
