@@ -180,6 +180,7 @@ def columns_of(request: Any, version: int) -> tuple[list[int], list[float], list
 
 
 def run(options: argparse.Namespace, directory: Path) -> None:
+    (directory / "store").mkdir()
     address = StoreAddress((directory / "store").as_uri())
     box, samples, raw_bytes = write_box(address, options.version, options.samples, options.series)
     print(
