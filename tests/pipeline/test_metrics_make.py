@@ -191,7 +191,7 @@ def test_a_point_of_many_tiny_buckets_is_set_aside(monkeypatch: pytest.MonkeyPat
     made, _ = make_metrics(data)
     ((_, reason),) = made.failed
     assert reason.startswith("a ExponentialHistogramDataPoint of 100")
-    assert "needs 2 MB of memory; there are at most 1 MB" in reason
+    assert "needs 2 MB of memory for 100006 parts; there is room for 64 MB of input and 1 MB of memory" in reason
 
 
 def test_a_file_too_large_to_be_read_at_once_is_cut_between_points(monkeypatch: pytest.MonkeyPatch) -> None:
