@@ -26,7 +26,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from lakerunner.model.signal import SIGNALS
 from suites.doors import Doors
 from suites.pushed import lines_of, pushed_objects
 
@@ -103,10 +102,6 @@ def test_what_the_sdk_exports_is_stored_when_it_hears_success(
         exporter = sdk.grpc(doors.grpc_address, insecure=True, headers=HEADERS, compression=named[packing], timeout=30)
     result = exporter.export(sdk.make())
     exporter.shutdown()
-    if not SIGNALS[signal].ingested:  # refused for good: the exporter gives up at once
-        assert result.name == "FAILURE"
-        assert pushed_objects(doors.store) == {}
-        return
     assert result.name == "SUCCESS"
     (data,) = pushed_objects(doors.store).values()
     assert sdk.names(data) == sdk.expected

@@ -106,7 +106,7 @@ def test_signals_are_rows_of_a_table() -> None:
     with pytest.raises(UserError, match="one of logs, metrics, traces"):
         signal_named("profiles")
     with pytest.raises(ValueError, match="nope is not in its schema"):
-        SignalSpec("x", "x", LOGS.schema, ("nope",), 1, 100, (), ingested=True)
+        SignalSpec("x", "x", LOGS.schema, ("nope",), 1, 100, ())
 
 
 def test_the_error_tree_says_who_mends_it() -> None:

@@ -27,7 +27,7 @@ from prometheus_client import Gauge
 from lakerunner.api.keep import PUSH_FORMATS, Keeper, Origin
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Unavailable, UserError
 from lakerunner.model.organization import Organization
-from lakerunner.model.signal import SIGNALS, signal_named
+from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import READERS, Raw
 from lakerunner.pipeline.transcode.columns import GUESSED
@@ -109,7 +109,7 @@ class Receiver:
 
     def offer(self, organization: Organization, signal: str, form: str, data: bytes) -> Future[None]:
         """`accept` for those who wait in another way: the future ends as `accept` does."""
-        refuse_unless_ingested(signal)
+        signal_named(signal)  # UserError for what is none
         if not data:
             return _done()  # an empty request is valid and holds nothing
         digest = blake2b(data, digest_size=16, person=form.encode()).digest()
@@ -200,12 +200,6 @@ class Receiver:
                 answer.set_result(None)
             else:
                 answer.set_exception(error)
-
-
-def refuse_unless_ingested(signal: str) -> None:
-    if not signal_named(signal).ingested:
-        taken = ", ".join(spec.name for spec in SIGNALS.values() if spec.ingested)
-        raise UserError(f"{signal} are not ingested by this version: it takes {taken}")
 
 
 def refusals(origin: Origin, requests: Mapping[bytes, bytes]) -> dict[bytes, UserError]:

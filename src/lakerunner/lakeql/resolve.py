@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from lakerunner.lakeql.scope import UNKNOWN, AmbiguousError, Draft, Found, Relation, Scope
 from lakerunner.lakeql.source import Source
-from lakerunner.lakeql.tables import NOT_YET, TABLES
+from lakerunner.lakeql.tables import TABLES
 from lakerunner.lakeql.values import value_column
 
 _CLAUSES = ("where", "group", "having", "qualify", "distinct")
@@ -163,9 +163,6 @@ class _Resolver:
         return Relation((alias.name if alias else name).lower(), columns)
 
     def _no_table(self, node: exp.Table) -> Exception:
-        waiting = NOT_YET.get(node.name.lower())
-        if waiting:
-            return self._source.error(f"table {node.name} cannot be asked: {waiting.name} are not ingested yet", node)
         return self._source.error(f"there is no table {node.name}: the tables are {', '.join(TABLES)}", node)
 
     def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, Outputs]) -> None:

@@ -174,7 +174,6 @@ SPANS_TABLE = Table(
     _OWNER_ALIASES,
 )
 TABLES = {table.spec.table: table for table in (LOGS_TABLE, METRICS_TABLE, SPANS_TABLE)}
-NOT_YET = {spec.table: spec for spec in SIGNALS.values() if not spec.ingested}
 
 
 def table_of_signal(signal: str) -> Table:

@@ -169,8 +169,8 @@ class SignalSpec:
     """`table` is the signal's name in SQL. `sort_version` names the order and layout that
     `sort_by` and `schema` state now: segments of another version are not merged with these. `row_group_rows` is the
     most a row group holds. `bloom` columns get a Parquet bloom filter. Values of `sequences` follow from the one
-    before: no dictionary serves them. `ingested` says whether the pipeline reads it yet. A nullable column of the
-    schema that no row of a segment fills is left out of it."""
+    before: no dictionary serves them. A nullable column of the schema that no row of a segment fills is left out of
+    it."""
 
     name: str
     table: str
@@ -179,7 +179,6 @@ class SignalSpec:
     sort_version: int
     row_group_rows: int
     bloom: tuple[str, ...]
-    ingested: bool
     sequences: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -188,7 +187,7 @@ class SignalSpec:
                 raise ValueError(f"{self.name}: {column} is not in its schema")
 
 
-LOGS = SignalSpec("logs", "logs", _LOGS, ("service_name", "timestamp"), 1, 20_000, ("trace_id",), ingested=True)
+LOGS = SignalSpec("logs", "logs", _LOGS, ("service_name", "timestamp"), 1, 20_000, ("trace_id",))
 METRICS = SignalSpec(
     "metrics",
     "metrics",
@@ -197,10 +196,9 @@ METRICS = SignalSpec(
     1,
     100_000,
     (),
-    ingested=True,
     sequences=("timestamp", "value", "int_value"),
 )
-TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, 20_000, ("trace_id",), ingested=True)
+TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, 20_000, ("trace_id",))
 SIGNALS = {spec.name: spec for spec in (LOGS, METRICS, TRACES)}
 
 

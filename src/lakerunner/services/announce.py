@@ -17,7 +17,6 @@ from lakerunner.index.index import Index
 from lakerunner.index.sources import Arrival, SourceRecord, storable
 from lakerunner.model.errors import Absent, UserError
 from lakerunner.model.organization import Organization
-from lakerunner.model.signal import signal_named
 from lakerunner.model.source import Route, SourceObject
 from lakerunner.objects.store import ObjectMeta, ObjectStore
 from lakerunner.services import meters
@@ -32,8 +31,7 @@ log = Log("announce")
 
 @dataclass(frozen=True)
 class Announced:
-    """How many objects were new, known already, set aside; and passed over, since no route takes them or their signal
-    is not ingested."""
+    """How many objects were new, known already, set aside; and passed over, since no route takes them."""
 
     new: int = 0
     known: int = 0
@@ -49,7 +47,6 @@ class Announcer:
         self._index = index
         self._store = store
         self._organizations: dict[str, Organization] = {}
-        self._skipped: set[str] = set()
 
     def keys(self, keys: Iterable[str]) -> int:
         """Announce objects by key; how many were new. One that is gone already is passed over: there is nothing to
@@ -68,7 +65,7 @@ class Announcer:
         set_aside = passed_over = new = 0
         for meta in metas:
             route = self.route_of(meta.key)
-            if route is None or self._not_ingested(route):
+            if route is None:
                 passed_over += 1
                 continue
             source = self._source(meta)
@@ -132,15 +129,6 @@ class Announcer:
             if known is not None:  # an organization is never taken back, so what was found stays true
                 self._organizations[id_or_name] = known
         return known
-
-    def _not_ingested(self, route: Route) -> bool:
-        if signal_named(route.signal).ingested:
-            return False
-        meters.SKIPPED.labels(route.signal).inc()
-        if route.signal not in self._skipped:
-            self._skipped.add(route.signal)
-            log.warning("raw objects of this signal stay where they are: it is not ingested yet", signal=route.signal)
-        return True
 
     def _set_aside(self, source: SourceObject, route: Route, reason: str) -> None:
         known = self._organization(route.organization)

@@ -22,12 +22,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from lakerunner.demo.shop import Shop, Truth
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.model.signal import METRICS
+from lakerunner.model.signal import METRICS, SIGNALS
 from lakerunner.model.source import RAW_PREFIX, SourceState
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
 from lakerunner.services.client import Client, Rows, print_answer
 from lakerunner.services.parts import Parts, now_ns
-from lakerunner.services.processes import INGESTED
 
 COLLECTOR = "demo"
 _STEP_NS = 10 * SECOND_NS
@@ -183,7 +182,7 @@ class Demo:
         return replace(state, windows=(*state.windows, (start, start)), aim_ns=start) if paused else state
 
     def _write_with_progress(self, parts: Parts, state: Progressed, saved: Path, console: Console) -> Progressed:
-        files = max(1, (now_ns() - state.until_ns) // (_PER_FILE_SECONDS * SECOND_NS)) * len(INGESTED)
+        files = max(1, (now_ns() - state.until_ns) // (_PER_FILE_SECONDS * SECOND_NS)) * len(SIGNALS)
         with _progress(console) as bar:
             task = bar.add_task("writing raw OTLP files", total=files)
             state = write(parts, state, saved, lambda count: bar.update(task, completed=count))
@@ -215,7 +214,7 @@ def write(parts: Parts, state: Progressed, saved: Path, wrote: Callable[[int], N
     state = state.aimed(now_ns() // _STEP_NS * _STEP_NS)
     _save(saved, state)
     files = points = 0
-    for spec in INGESTED:
+    for spec in SIGNALS.values():
         batches = state.shop.batches(spec.name, state.until_ns, state.aim_ns, per_batch_seconds=_PER_FILE_SECONDS)
         for batch in batches:
             name = f"{spec.name}_{batch.start_ns // SECOND_NS}_{batch.end_ns // SECOND_NS}.binpb.gz"

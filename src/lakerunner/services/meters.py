@@ -5,9 +5,6 @@ from __future__ import annotations
 from prometheus_client import Counter, Histogram
 
 ANNOUNCED = Counter("lakerunner_objects_announced", "Raw objects newly recorded", ["signal"])
-SKIPPED = Counter(
-    "lakerunner_objects_skipped", "Raw objects left alone because their signal is not ingested", ["signal"]
-)
 NOTIFICATIONS = Counter("lakerunner_notifications", "Messages of a queue that were done with and deleted", ["provider"])
 FOREIGN = Counter("lakerunner_notifications_foreign", "Objects of other buckets that a queue named", ["provider"])
 POISON = Counter("lakerunner_notifications_poison", "Receives of messages that are no notification", ["provider"])

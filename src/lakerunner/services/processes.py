@@ -23,7 +23,7 @@ from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
 from lakerunner.api.sql import SqlApi
 from lakerunner.api.worker import WorkerApi
 from lakerunner.api.worker_client import RemoteWorkers
-from lakerunner.model.signal import SIGNALS, SignalSpec
+from lakerunner.model.signal import SIGNALS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import IngestLimits
 from lakerunner.pipeline.segments import warm
@@ -44,7 +44,6 @@ from lakerunner.settings import Settings
 
 Routes = list[BaseRoute]
 _REMIND_EVERY = 60.0
-INGESTED: tuple[SignalSpec, ...] = tuple(spec for spec in SIGNALS.values() if spec.ingested)
 
 
 def add_pubsub(parts: Parts, say: Say) -> Routes:
@@ -84,7 +83,7 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
 
 
 def add_boxer(parts: Parts, _say: Say) -> Routes:
-    for spec in INGESTED:
+    for spec in SIGNALS.values():
         boxer = Boxer(spec, parts.bus, box_limits(parts.settings), time.monotonic)
         parts.runtime.defer(f"boxer {spec.name}", boxer.close)
         parts.runtime.loop(f"boxer {spec.name}", boxer.step)
@@ -97,7 +96,7 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
     spark = open_spark(settings, parts.runtime)
     say(f"Spark {spark.version} on {settings.spark_master}")
     limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes, settings.failpoint)
-    for spec in INGESTED:
+    for spec in SIGNALS.values():
         attempts = settings.box_max_attempts
         ingest = Ingest(spec, parts.bus, IngestParts(parts.index, spark, parts.address, limits, attempts, mappings))
         parts.runtime.defer(f"ingest {spec.name}", ingest.close)
