@@ -31,6 +31,7 @@ from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_v
 from lakerunner.pipeline.segments import Made, Raw, make_segments
 
 ORGANIZATION = UUID(int=1)
+COLLECTOR = "collector"
 MODIFIED_NS = 1_700_000_000_123_456_789
 LAST_TIME = 2**63 - 2
 ENTITY_REFS = "lakerunner.entity_refs"
@@ -50,7 +51,7 @@ def make(*raws: Raw, spec: SignalSpec = LOGS) -> tuple[Made, dict[str, bytes]]:
         assert path not in files
         files[path] = bytes(data)
 
-    made = make_segments(spec, ORGANIZATION, "collector", raws, put)
+    made = make_segments(spec, ORGANIZATION, COLLECTOR, raws, put)
     return made, {path: data for path, data in files.items() if not path.endswith(SIDE_FILE)}
 
 
