@@ -26,12 +26,13 @@ CREATE TEMP MACRO double_text(d) AS CASE
     ELSE CAST(d AS VARCHAR)
 END
 """
-# A key may occur twice in OTLP, not in a DuckDB map: the first one counts.
+# A key may occur twice in OTLP, not in a DuckDB map: the first one counts. A macro's argument is planned anew wherever it
+# stands, and this one is long: the outer lambda names it once.
 _FIRST_OF_EACH = """
-CREATE TEMP MACRO first_of_each(entries) AS CASE
-    WHEN len(list_distinct(list_transform(entries, lambda e: e.key))) = len(entries) THEN entries
-    ELSE list_filter(entries, lambda e, i: list_position(list_transform(entries, lambda x: x.key), e.key) = i)
-END
+CREATE TEMP MACRO first_of_each(entries) AS list_transform([entries], lambda es: CASE
+    WHEN len(list_distinct(list_transform(es, lambda e: e.key))) = len(es) THEN es
+    ELSE list_filter(es, lambda e, i: list_position(list_transform(es, lambda x: x.key), e.key) = i)
+END)[1]
 """
 _ATTRIBUTE_MAP = """
 CREATE TEMP MACRO attribute_map(columns, overflow) AS map_from_entries(list_sort(first_of_each(list_concat(
