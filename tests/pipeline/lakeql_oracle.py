@@ -1,7 +1,7 @@
 """What `SELECT *` must show of a row that an oracle of this folder expects, worked out from docs/formats/lakeql.md.
 
-In: rows of `otlp_oracle.expected`, `metrics_oracle.expected` or `traces_oracle.expected`. Out: each as the JSON object that an
-answer has for it, columns, fields and the keys of maps in their stated order.
+In: rows of `otlp_oracle.expected`, `metrics_oracle.expected` or `traces_oracle.expected`. Out: each as the JSON object
+that an answer has for it, columns, fields and the keys of maps in their stated order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,11 @@ from lakerunner.pipeline.steps.pattern import fingerprint_of
 
 TIMES = {"timestamp", "observed_timestamp", "start_timestamp", "end_timestamp"}
 MAPS = {"attributes", "resource_attributes", "scope_attributes", "metadata"}
+ATTRIBUTE_MAPS = {
+    "attributes": "attributes",
+    "resource_attrs": "resource_attributes",
+    "scope_attrs": "scope_attributes",
+}
 _BUCKETS = ("offset", "counts", "float_counts")
 FIELDS = {
     "events": ("timestamp", "name", "attributes", "dropped_attributes_count"),
@@ -48,8 +53,17 @@ def shown(table: Table, rows: Iterable[Row]) -> list[str]:
     for row in rows:
         row = {name: _value(name, value) for name, value in {**row, **add(row)}.items()}
         row["organization_id"], row["collector"] = str(ORGANIZATION), COLLECTOR
-        row["resource_attrs"], row["scope_attrs"] = row["resource_attributes"], row["scope_attributes"]
+        row |= {name: row[stored] for name, stored in ATTRIBUTE_MAPS.items()}
         found.append(json.dumps({column.name: row[column.name] for column in table.columns}))
+    return sorted(found)
+
+
+def read_alone(asked: Sequence[tuple[str, str]], rows: Iterable[Row]) -> list[str]:
+    """Of each row the attributes of these (map, key), as columns c0, c1 and so on."""
+    found = []
+    for row in rows:
+        maps = {name: _map(row[stored]) for name, stored in ATTRIBUTE_MAPS.items()}
+        found.append(json.dumps({f"c{number}": maps[name].get(key) for number, (name, key) in enumerate(asked)}))
     return sorted(found)
 
 
