@@ -162,7 +162,7 @@ def _rows_of_series(form: str, series: Any, symbols: list[str], modified_ns: int
     for sample in series.samples:
         counter = {"temporality": "cumulative", "monotonic": True} if kind == 1 else {}
         points.append({"value": _bits(sample.value), **_times(form, sample, series), **counter})
-    points += [{**_histogram(one, kind), **_times(form, one, series)} for one in series.histograms]
+    points += [{**_histogram(one), **_times(form, one, series)} for one in series.histograms]
     exemplars = [_exemplar(form, one, symbols) for one in series.exemplars]
     if not points:
         time = (exemplars[-1]["timestamp"] or 0) if exemplars else 0
@@ -202,7 +202,7 @@ def _exemplar(form: str, exemplar: Any, symbols: list[str]) -> Row:
     }
 
 
-def _histogram(one: Any, kind: int) -> Row:
+def _histogram(one: Any) -> Row:
     row: Row = {"sum": _bits(one.sum), "scale": one.schema, "zero_threshold": _bits(one.zero_threshold)}
     if one.WhichOneof("count") == "count_float":
         row["float_count"] = _bits(one.count_float)
@@ -219,8 +219,7 @@ def _histogram(one: Any, kind: int) -> Row:
         row["temporality"] = "cumulative"
     if one.custom_values:
         row["bounds"] = [_bits(bound) for bound in one.custom_values]
-    if kind in (0, 3):
-        row["metric_type"] = "histogram" if one.schema == -53 else "exponential_histogram"
+    row["metric_type"] = "histogram" if one.schema == -53 else "exponential_histogram"
     return row | (_custom(one) if one.schema == -53 else _sides(one))
 
 

@@ -2,7 +2,8 @@
 
 The rules are those of Prometheus 3's OTLP receiver (its otlptranslator 1.0), in two of its translation strategies at
 once: a name in UTF-8 form (NoUTF8EscapingWithSuffixes) and in escaped form (UnderscoreEscapingWithSuffixes), both with
-suffixes for unit and kind. docs/formats/prometheus.md tells them with examples.
+suffixes for unit and kind. What Prometheus itself sent keeps its names, and is only escaped. docs/formats/prometheus.md
+tells all of it with examples.
 """
 
 from __future__ import annotations
@@ -42,9 +43,12 @@ _PER_UNITS = {"s": "second", "m": "minute", "h": "hour", "d": "day", "w": "week"
 _WORD = re.compile(r"[a-zA-Z0-9:]+")
 _NOT_OF_WORD = re.compile(r"[^a-zA-Z0-9:]+")
 _NOT_OF_LABEL = re.compile(r"[^a-zA-Z0-9_]")
+_NOT_OF_NAME = re.compile(r"^[0-9]|[^a-zA-Z0-9_:]")
 _ONLY_UNDERSCORES = re.compile("_*")
 _DIGITS = tuple("0123456789")
 
+# The metric_type of a metadata entry of remote-write 1.0, which is a row but no point of a series.
+METADATA_ENTRY = "metadata"
 JOB, INSTANCE = "job", "instance"
 SERVICE_NAME, SERVICE_NAMESPACE, SERVICE_INSTANCE = "service.name", "service.namespace", "service.instance.id"
 
@@ -86,6 +90,12 @@ def escaped_label_name(name: str) -> str:
     if escaped.startswith(_DIGITS):
         return f"key_{escaped}"
     return f"key{escaped}" if escaped.startswith("_") and not escaped.startswith("__") else escaped
+
+
+def escaped_own_name(name: str) -> str:
+    """In escaped form, of a metric or label that Prometheus itself named: every character that is not an ASCII letter,
+    digit, underscore or colon becomes an underscore, and so does a digit at the start."""
+    return _NOT_OF_NAME.sub("_", name)
 
 
 def escaped_labels(labels: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -127,7 +127,8 @@ def _rows(version: int, parts: Sequence[_Part]) -> Rows | None:
         **_empty_columns(nobody),
         **point_columns(walked, points, series),
     }
-    return Rows(len(points), data, columns, attached, fallback, np.ascontiguousarray(points["size"]))
+    sizes = np.ascontiguousarray(points["size"])
+    return Rows(len(points), data, columns, attached, fallback, sizes, prometheus=True)
 
 
 def _series_columns(walked: Walked, data: Any, series: Any) -> dict[str, Column]:
@@ -147,8 +148,7 @@ def _coded(walked: Walked, field: str, data: Any, series: Any) -> Coded:
 
 
 def _origin(rows: Any, data: Any, series: Any) -> dict[str, Attached]:
-    """The metadata `prometheus.type` of the series that state a type or a unit: Prometheus' word for it, which says as
-    well that the metric's name is Prometheus' own."""
+    """The metadata `prometheus.type` of the series that state a type or a unit: Prometheus' word for it."""
     at, size = constant_slices(data)
     states = (rows["type"] != 0) | (rows["unit_size"] > 0)
     if not states.any():

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.pipeline.read.remote_write_histogram import CUSTOM_BUCKETS
 from lakerunner.pipeline.read.remote_write_texts import ENTRY, TYPES
-from lakerunner.pipeline.read.remote_write_walk import HISTOGRAMMED, SAMPLED, Walked
+from lakerunner.pipeline.read.remote_write_walk import SAMPLED, Walked
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Lists, Numbers, Structs
 
 COUNTER, GAUGE_HINT = 1, 3
 _HINTS = {1: "yes", 2: "no", GAUGE_HINT: "gauge"}
 # Prometheus' words are kept but for those that OTLP has another one for.
-_TYPE_NAMES = {ENTRY: "metadata", **dict(enumerate(TYPES)), COUNTER: "sum"}
-_HISTOGRAM = TYPES.index("histogram")
+_TYPE_NAMES = {ENTRY: METADATA_ENTRY, **dict(enumerate(TYPES)), COUNTER: "sum"}
 _SIDES = ("positive", "negative")
 
 
@@ -40,17 +40,13 @@ def point_columns(walked: Walked, points: Any, series: Any) -> dict[str, Column]
 
 
 def _type_columns(by_series: Any, series: Any, kinds: Any, histograms: Any) -> dict[str, Column]:
-    """metric_type, and for counters that they are cumulative and only grow. A histogram whose metadata says no other
-    type is named by its buckets."""
+    """metric_type, and for counters that they are cumulative and only grow. Samples are of the type that the metadata
+    says, native histograms of the one that their buckets are, whatever it says."""
     numbers, codes = np.unique(by_series, return_inverse=True)
     names = [_TYPE_NAMES.get(number, f"type_{number}") for number in numbers.tolist()]
     codes, types = codes.astype(np.int32)[series], by_series[series]
     if len(histograms):
-        plain = (types == 0) | (types == _HISTOGRAM)
-        custom = np.zeros(len(types), np.bool_)
-        custom[histograms["row"]] = histograms["schema"] == CUSTOM_BUCKETS
-        native = plain & (kinds == HISTOGRAMMED)
-        codes[native] = len(names) + custom[native]
+        codes[histograms["row"]] = len(names) + (histograms["schema"] == CUSTOM_BUCKETS)
         names += ["exponential_histogram", "histogram"]
     columns: dict[str, Column] = {"metric_type": Coded(codes, pa.array(names))}
     counters = (types == COUNTER) & (kinds == SAMPLED)

@@ -100,7 +100,8 @@ class Attached:
 @dataclass(frozen=True)
 class Rows:
     """`columns` by name; `attached` by the scope's map column. `fallback_time` is each row's time if it has none,
-    `sizes` the bytes that it took in the input."""
+    `sizes` the bytes that it took in the input. `prometheus` says that Prometheus sent them: the names of metrics
+    and labels are its own, and they alone tell series apart."""
 
     count: int
     data: Any
@@ -108,6 +109,7 @@ class Rows:
     attached: Mapping[str, Attached]
     fallback_time: Any
     sizes: Any
+    prometheus: bool = False
 
     def column(self, name: str, kind: type[C]) -> C:
         """The column of this name, which must be of this kind."""

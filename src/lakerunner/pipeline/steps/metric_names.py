@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakerunner.model.prometheus import escaped_metric_name, metric_name
+from lakerunner.model.prometheus import METADATA_ENTRY, escaped_metric_name, escaped_own_name, metric_name
 from lakerunner.pipeline.read.rows import Coded, Numbers, Rows
 
 
@@ -24,9 +25,12 @@ def names_in_prometheus(rows: Rows, order: Any) -> dict[str, list[str]]:
 
 
 def prometheus_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
-    """The names of these rows' metrics in UTF-8 form and in escaped form; null where there is no escaped one."""
+    """The names of these rows' metrics in UTF-8 form and in escaped form; null where there is no escaped one, and both
+    for what is no metric."""
+    if rows.prometheus:
+        return _own_names(rows, chosen)
     columns = [rows.column(name, Coded) for name in ("metric_name", "unit", "metric_type")]
-    codes = [column.codes[chosen if column.owner is None else column.owner[chosen]] for column in columns]
+    codes = [_codes(column, chosen) for column in columns]
     codes.append(_is_monotonic(rows, chosen))
     combined = np.zeros(len(chosen), np.int64)
     for code in codes:
@@ -40,6 +44,19 @@ def prometheus_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
     escaped = [escaped_metric_name(*metric[:3], monotonic=bool(metric[3])) for metric in metrics]
     rows_of = pa.array(place)
     return pa.array(names, pa.string()).take(rows_of), pa.array(escaped, pa.string()).take(rows_of)
+
+
+def _own_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
+    """The names as Prometheus sent them."""
+    names, types = (rows.column(name, Coded) for name in ("metric_name", "metric_type"))
+    is_entry = pc.equal(types.values, METADATA_ENTRY).to_numpy(zero_copy_only=False)
+    codes = pa.array(_codes(names, chosen), mask=is_entry[_codes(types, chosen)])
+    escaped = pa.array([escaped_own_name(name) for name in names.values.to_pylist()], pa.string())
+    return names.values.take(codes), escaped.take(codes)
+
+
+def _codes(column: Coded, chosen: Any) -> Any:
+    return column.codes[chosen if column.owner is None else column.owner[chosen]]
 
 
 def _is_monotonic(rows: Rows, chosen: Any) -> Any:

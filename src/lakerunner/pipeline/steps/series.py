@@ -2,7 +2,8 @@
 
 It is the same on every worker and in every release, whatever the order in which attributes come. Two points are of one
 series if they are equal in metric name, type, unit, temporality and monotonic, in the attributes of point, resource and
-scope with their types, and in the scope's name and version. docs/formats/segments.md states how it is made.
+scope with their types, and in the scope's name and version. Of what Prometheus sent, name and labels alone count: its
+metadata comes at times and at others not. docs/formats/segments.md states how it is made.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 
+from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.signal import SCOPES
 from lakerunner.pipeline.read.memory import PADDING, folded
 from lakerunner.pipeline.read.rows import Coded, Numbers, Rows
@@ -22,6 +25,7 @@ from lakerunner.pipeline.steps.owners import digest_slices, share_owners
 # Stored digests are made of these: they never change.
 _START, _MIX, _TEXT_SEED = np.uint64(0x73657269657331), np.uint64(0x9FB21C651E98DF25), np.uint64(0x74657874)
 _TEXTS = ("metric_name", "metric_type", "unit", "temporality", "scope_name", "scope_version")
+_OF_PROMETHEUS = ("metric_name", "metric_type")
 _NO_TEXT = np.uint64(0)
 
 
@@ -29,9 +33,13 @@ def identify_series(rows: Rows) -> Rows:
     """Adds series; rows with equal attributes share their owner from here on."""
     series = np.full(rows.count, _START)
     for name in _TEXTS:
-        if name in rows.columns:
+        if name in rows.columns and (name in _OF_PROMETHEUS or not rows.prometheus):
             column = rows.column(name, Coded)
-            table = np.append(_digests_of(column.values), _NO_TEXT)  # a code of -1 is the last one
+            digests = _digests_of(column.values)
+            if rows.prometheus and name == "metric_type":
+                # A metadata entry is not of the series that has its name.
+                digests[pc.not_equal(column.values, METADATA_ENTRY).to_numpy(zero_copy_only=False)] = _NO_TEXT
+            table = np.append(digests, _NO_TEXT)  # a code of -1 is the last one
             by_owner = table[column.codes]
             _mix(series, by_owner if column.owner is None else by_owner[column.owner])
         else:
@@ -46,7 +54,7 @@ def identify_series(rows: Rows) -> Rows:
 
 def _monotonic(rows: Rows) -> Any:
     """0 where it is not said, else 1 or 2."""
-    if "monotonic" not in rows.columns:
+    if rows.prometheus or "monotonic" not in rows.columns:
         return np.zeros(rows.count, np.uint64)
     column = rows.column("monotonic", Numbers)
     valid = np.ones(len(column.values), np.bool_) if column.valid is None else column.valid

@@ -7,6 +7,7 @@ is said of a series is what its first point says. docs/formats/segments.md lists
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from lakerunner.model.prometheus import (
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     escaped_label_name,
+    escaped_own_name,
 )
 from lakerunner.model.signal import ATTRIBUTES, METRICS, RESOURCE
 from lakerunner.pipeline.read.names import texts_of
@@ -58,8 +60,11 @@ def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
     columns["first_row"] = pa.array(first)
     columns["rows"] = pa.array(np.diff(np.append(first, len(order))))
     columns["prometheus_name"], columns["prometheus_escaped"] = prometheus_names(rows, chosen)
-    resource = _Texts(rows.attached[RESOURCE.map_column], rows.data, chosen)
-    columns["labels"] = _labels(_Texts(rows.attached[ATTRIBUTES.map_column], rows.data, chosen), resource)
+    own, resource = (_Texts(rows.attached[scope.map_column], rows.data, chosen) for scope in (ATTRIBUTES, RESOURCE))
+    if rows.prometheus:
+        columns["labels"] = own.lists(own.names, escaped_own_name).take(pa.array(own.place))
+    else:
+        columns["labels"] = _labels(own, resource)
     columns["resource"] = resource.lists(resource.names).take(pa.array(resource.place))
     sink = pa.BufferOutputStream()
     table = pa.table(columns)
@@ -128,10 +133,10 @@ class _Texts:
         position[self.owner[found]] = found
         return self.texts.take(pa.array(position, mask=position < 0))
 
-    def lists(self, names: list[str]) -> pa.Array:
+    def lists(self, names: list[str], escape: Callable[[str], str] = escaped_label_name) -> pa.Array:
         """One list of labels for each owner."""
         offsets = np.searchsorted(self.owner, np.arange(self.owners + 1))
-        return _label_lists(offsets, names, self.key, self.texts)
+        return _label_lists(offsets, names, self.key, self.texts, escape)
 
 
 def _value_texts(data: Any, values: Any) -> pa.Array:
@@ -177,7 +182,8 @@ def _labels(own: _Texts, resource: _Texts) -> pa.Array:
     key, owner = np.concatenate(keys), np.concatenate(owners)
     order = np.lexsort((key, owner))
     offsets = np.searchsorted(owner[order], np.arange(len(own.place) + 1))
-    return _label_lists(offsets, names, key[order], pa.concat_arrays(texts).take(pa.array(order)))
+    texts_in_order = pa.concat_arrays(texts).take(pa.array(order))
+    return _label_lists(offsets, names, key[order], texts_in_order, escaped_label_name)
 
 
 def _spread(starts: Any, sizes: Any, place: Any) -> tuple[Any, Any]:
@@ -187,11 +193,11 @@ def _spread(starts: Any, sizes: Any, place: Any) -> tuple[Any, Any]:
     return items, offsets
 
 
-def _label_lists(offsets: Any, names: list[str], key: Any, texts: pa.Array) -> pa.Array:
+def _label_lists(offsets: Any, names: list[str], key: Any, texts: pa.Array, escape: Callable[[str], str]) -> pa.Array:
     chosen = pa.array(key)
     arrays = [
         pa.array(names, pa.string()).take(chosen),
-        pa.array([escaped_label_name(name) for name in names], pa.string()).take(chosen),
+        pa.array([escape(name) for name in names], pa.string()).take(chosen),
         texts,
     ]
     labels = pa.StructArray.from_arrays(arrays, fields=list(_LABELS.value_type))
