@@ -16,6 +16,7 @@ from lakerunner.api.loki import LokiPushApi
 from lakerunner.api.otlp import OtlpApi
 from lakerunner.api.otlp_grpc import OtlpGrpcServer
 from lakerunner.api.receive import PushLimits, Receiver
+from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.index.index import Index
 from lakerunner.objects.store import ObjectStore
@@ -70,7 +71,9 @@ def open_doors(index: Index, keeper: Keeper) -> Iterator[Doors]:
     receiver.start()
     who = Authenticator(KEYS.get, None)
     otlp, loki = OtlpApi(receiver, who, MAX_BYTES), LokiPushApi(receiver, who, MAX_BYTES)
-    http = HttpServer(build_app(otlp.routes(), loki.routes()), bind("127.0.0.1", 0), bugs.append)
+    prometheus = RemoteWriteApi(receiver, who, MAX_BYTES)
+    app = build_app(otlp.routes(), loki.routes(), prometheus.routes())
+    http = HttpServer(app, bind("127.0.0.1", 0), bugs.append)
     http.start()
     grpc_server = OtlpGrpcServer(receiver, who, MAX_BYTES)
     port = grpc_server.start("127.0.0.1", 0)
