@@ -1,8 +1,8 @@
-"""Ingest of one OTLP signal: records and MB per second and core, three ways over the same gzipped files in one run.
+"""Ingest of one signal: records and MB per second and core, three ways over the same packed files in one run.
 
     spark   ingest_box in a session with one slot, from raw objects to segments in a local store
     arrow   the same code in this process, without Spark
-    upb     a plain loop over opentelemetry-proto's messages into Python lists: decoding only, nothing written
+    upb     a plain loop over protobuf's messages into Python lists: decoding only, nothing written
 
 The ways take turns, and the best turn of each counts, because other work on the machine can only slow a turn down.
 Exit code 1 if rows are wrong or the segments of the first two differ. A benchmark is a `Bench` given to `main`.
@@ -32,8 +32,10 @@ from lakerunner.pipeline import segments
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, warm
 from lakerunner.pipeline.java import java_home
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
+from lakerunner.pipeline.unpack import unpack
 
 LIMITS = IngestLimits(object_max_bytes=256 << 20, task_max_bytes=64 << 20)
+ZSTD = pa.Codec("zstd", 1)  # as push doors pack
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
 Columns = dict[str, list[Any]]
 
@@ -42,13 +44,14 @@ Columns = dict[str, list[Any]]
 class Bench:
     """`batches` makes raw files until it has given so many records, or a few more. `columns_of` is what one writes
     first: each field of each record of a request appended to the list of its column, `timestamp` among them.
-    `targets` are the least speed against upb and the most time against Arrow."""
+    `targets` are the least speed against upb and the most time against Arrow. `ending` is that of the raw files."""
 
     signal: str
     request_type: Any
     batches: Callable[[Shop, int], Iterator[Batch]]
     columns_of: Callable[[Any], Columns]
     targets: tuple[float, float]
+    ending: str = ".binpb.gz"
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ def write_input(bench: Bench, address: StoreAddress, records: int) -> Input:
     sources, found, raw_bytes = [], 0, 0
     shop = Shop(seed=7, start_ns=OPENING_NS, rate=500)
     for number, batch in enumerate(bench.batches(shop, records)):
-        key = f"otel-raw/default/bench/{bench.signal}_{number:05}.binpb.gz"
-        data = igzip.compress(batch.data)
+        key = f"otel-raw/default/bench/{bench.signal}_{number:05}{bench.ending}"
+        data = igzip.compress(batch.data) if key.endswith(".gz") else ZSTD.compress(batch.data, asbytes=True)
         store.put(key, data)
         meta = store.head(key)
         sources.append(SourceObject(store.bucket, key, meta.etag or "", meta.size, meta.modified_ns))
@@ -90,8 +93,8 @@ def upb_loop(bench: Bench, given: Input) -> int:
     store = shared_store(given.address)
     count = 0
     for source in given.box.sources:
-        data = igzip.decompress(store.get(source.key, max_bytes=source.size))
-        count += len(bench.columns_of(bench.request_type.FromString(data))["timestamp"])
+        _, data = unpack(source.key, store.get(source.key, max_bytes=source.size), LIMITS.object_max_bytes)
+        count += len(bench.columns_of(bench.request_type.FromString(bytes(data)))["timestamp"])
     return count
 
 
@@ -116,13 +119,15 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - started, answer
 
 
-def run(bench: Bench, records: int, repeat: int, directory: Path) -> None:
+def run(bench: Bench, records: int, repeat: int, directory: Path) -> dict[str, float]:
+    """Records per second of each way."""
+    (directory / "store").mkdir()
     given = write_input(bench, StoreAddress((directory / "store").as_uri()), records)
     box, address = given.box, given.address
     packed = sum(source.size for source in box.sources)
     print(
         f"{given.records} {bench.signal} in {len(box.sources)} files: {given.raw_bytes / 1e6:.0f} MB, "
-        f"{packed / 1e6:.0f} MB gzipped, {given.raw_bytes / given.records:.0f} B per record; best of {repeat}"
+        f"{packed / 1e6:.0f} MB packed, {given.raw_bytes / given.records:.0f} B per record; best of {repeat}"
     )
     home = java_home(os.environ, directory / "java")
     spark = open_session(SparkSettings("local[1]", (), "1g", home, directory / "spark"), "bench")
@@ -149,6 +154,7 @@ def run(bench: Bench, records: int, repeat: int, directory: Path) -> None:
     segment, beside = (stored[name] / given.records for name in ("segments", "beside"))
     share = (segment + beside) * given.records / given.raw_bytes
     print(f"stored: {segment:.1f} B per record, {beside:.1f} B beside it: 1/{1 / share:.1f} of the raw bytes")
+    return {way: given.records / seconds for way, seconds in best.items()}
 
 
 def stored_by(result: BoxResult) -> dict[str, int]:
@@ -177,11 +183,12 @@ def measure(ways: dict[str, Callable[[], Any]], records: int, repeat: int) -> tu
     return best, stored
 
 
-def main(bench: Bench) -> None:
+def main(bench: Bench) -> dict[str, float]:
+    """Records per second of each way."""
     pa.set_cpu_count(1)  # as in a Spark task: figures are per core
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     with TemporaryDirectory(prefix="lakerunner-bench-") as directory:
-        run(bench, options.records, options.repeat, Path(directory))
+        return run(bench, options.records, options.repeat, Path(directory))
