@@ -1,4 +1,4 @@
-"""The lake among real peers: a collector and telemetrygen send to it, Prometheus scrapes it. Every record comes once."""
+"""The lake among real peers: a collector and telemetrygen send to it, Prometheus scrapes it. All comes once."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ CREATE TEMP MACRO double_text(d) AS CASE
     ELSE CAST(d AS VARCHAR)
 END
 """
-# A key may occur twice in OTLP, not in a DuckDB map: the first one counts. A macro's argument is planned anew wherever it
-# stands, and this one is long: the outer lambda names it once.
+# A key may occur twice in OTLP, not in a DuckDB map: the first one counts. A macro's argument is planned anew wherever
+# it stands, and this one is long: the outer lambda names it once.
 _FIRST_OF_EACH = """
 CREATE TEMP MACRO first_of_each(entries) AS list_transform([entries], lambda es: CASE
     WHEN len(list_distinct(list_transform(es, lambda e: e.key))) = len(es) THEN es
