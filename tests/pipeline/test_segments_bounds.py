@@ -20,6 +20,8 @@ SUITES = (
     "test_traces_make.py",
     "test_traces_refused.py",
     "test_steps_text.py",
+    "test_read_remote_write.py",
+    "test_remote_write_series.py",
 )
 
 # numba checks indices, and these take the place of the functions that go to memory without an index.
