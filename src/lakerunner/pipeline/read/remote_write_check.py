@@ -25,6 +25,7 @@ from lakerunner.pipeline.read.remote_write_fields import (
     LABEL,
     MESSAGES,
     MILLISECONDS,
+    PLAIN_TIME,
     REFERENCE,
     REFERENCES,
     REQUEST,
@@ -36,6 +37,7 @@ from lakerunner.pipeline.read.remote_write_fields import (
     V2,
     checked_field,
     narrow,
+    starts_plain,
 )
 from lakerunner.pipeline.read.remote_write_histogram import HISTOGRAM_ROW, TROUBLES, find_histograms, read_histograms
 from lakerunner.pipeline.read.wire import (
@@ -231,7 +233,9 @@ def _check_request(data: Any, at: Any, end: Any, version: Any, found: Any) -> An
             found[_ROWS] += 1
             found[_LABELS] += child == FAMILY
         found[child] += 1
-        if child == LABEL and _is_plain_label(data, at, stop):
+        if (child == LABEL and _is_plain_label(data, at, stop)) or (
+            child == SAMPLE and _is_plain_sample(data, at, stop)
+        ):
             at = stop
             continue
         opened[depth, 0], opened[depth, 1], opened[depth, 2], opened[depth, 3] = begin, end, message, references
@@ -256,6 +260,15 @@ def _is_plain_label(data: Any, at: Any, end: Any) -> Any:
         joined |= np.uint64(data[at])
         at += 1
     return joined & np.uint64(0x8080808080808080) == 0
+
+
+@njit(cache=True)
+def _is_plain_sample(data: Any, at: Any, end: Any) -> Any:
+    """Whether this is a value and a time, as nearly all samples are, and the time fits."""
+    if not starts_plain(data, at, end):
+        return False
+    time, stop, code = checked_varint(data, at + PLAIN_TIME, end)
+    return code == OK and stop == end and -LAST_MS <= np.int64(time) <= LAST_MS
 
 
 @njit(cache=True)

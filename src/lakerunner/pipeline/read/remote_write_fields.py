@@ -133,6 +133,8 @@ _FIELDS: tuple[dict[int, dict[int, _Field]], ...] = (
     },
 )
 _NUMBERS = 32
+# The tags of a sample's value and time, and where behind the first of them the time's number stands.
+_VALUE_TAG, _TIME_TAG, PLAIN_TIME = 0x09, 0x10, 10
 
 
 def _table() -> Any:
@@ -206,6 +208,12 @@ def read_field(data: Any, at: Any, version: Any, message: Any) -> Any:
     else:
         stop = start + (8 if wire_type == 1 else 4)
     return role, start, stop
+
+
+@njit(cache=True)
+def starts_plain(data: Any, at: Any, end: Any) -> Any:
+    """Whether a Sample that stands here begins with its value and its time, whose number is at + PLAIN_TIME."""
+    return end - at > PLAIN_TIME and data[at] == _VALUE_TAG and data[at + PLAIN_TIME - 1] == _TIME_TAG
 
 
 @njit(cache=True)

@@ -32,6 +32,7 @@ from lakerunner.pipeline.read.remote_write_fields import (
     LABELS,
     NAME,
     NUMBER,
+    PLAIN_TIME,
     REQUEST,
     SAMPLE,
     SAMPLES,
@@ -42,6 +43,7 @@ from lakerunner.pipeline.read.remote_write_fields import (
     V1,
     V2,
     read_field,
+    starts_plain,
 )
 from lakerunner.pipeline.read.remote_write_fields import VALUE as LABEL_VALUE
 from lakerunner.pipeline.read.remote_write_histogram import HISTOGRAM_ROW, read_histograms
@@ -238,6 +240,10 @@ def _note_series(data: Any, at: Any, end: Any, version: Any, counts: Any, out: A
 @njit(cache=True)
 def _read_sample(data: Any, at: Any, end: Any, version: Any) -> Any:
     """(bits, time, start)."""
+    if starts_plain(data, at, end):
+        number, stop = read_varint(data, at + PLAIN_TIME)
+        if stop == end:
+            return load(data, at + 1), np.int64(number) * NS_PER_MS, np.int64(0)
     bits, time, began = np.uint64(0), np.int64(0), np.int64(0)
     while at < end:
         role, start, at = read_field(data, at, version, SAMPLE)
