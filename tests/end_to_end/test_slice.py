@@ -42,7 +42,9 @@ def test_every_item_of_the_real_files_once_with_all_its_fields(
         drop(running, collector, f"{signal}_{path.name}", path.read_bytes())
         expected += expected_rows(signal, read_request(signal, path))
     assert {state for state, _ in ended(running, collector, len(files)).values()} == {"done"}
-    got = answered_rows(running.sql(f"{QUERIES[signal]} where collector = '{collector}'"))
+    query = f"{QUERIES[signal]} where collector = '{collector}'"
+    response = running.post_sql(query, {"accept": "application/x-ndjson"})
+    got = answered_rows(ndjson(response.text))
     assert got.total() == expected.total() == items
     assert got == expected
 

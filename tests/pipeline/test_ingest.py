@@ -110,7 +110,8 @@ def test_every_record_of_real_files_comes_once(
     assert rows(result) == expected
     assert sorted(result.done) == sorted(sources)
     assert result.failed == ()
-    assert sorted(written(store)) == sorted(segment.path for segment in result.segments)
+    paths = [path for s in result.segments for path in (s.path, s.side_path("text.bin"))]
+    assert sorted(written(store)) == sorted(paths)
 
 
 def test_the_same_box_gives_the_same_segments_with_spark_and_without(

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 
-from lakerunner.pipeline.read import otlp, repair
+from lakerunner.pipeline.read import otlp, pieces, repair
 from lakerunner.pipeline.read.wire import MAX_FIELD, varint
 
 
@@ -121,25 +121,25 @@ def test_more_than_can_be_read_at_once_is_read_in_parts(monkeypatch: pytest.Monk
 
 
 def test_a_file_that_can_never_be_read_at_once_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    small, large = request_of(b""), request_of(field(3, b"x" * 50))
-    monkeypatch.setattr(otlp, "MAX_BYTES", len(small))
+    small, large = request_of(b""), request_of(field(3, b"x" * 500))
+    for module in (otlp, pieces):
+        monkeypatch.setattr(module, "MAX_BYTES", 400)
     made, _ = make(raw_of(large, "large"), raw_of(small, "small"))
     assert [source.key for source in made.done] == ["small"]
-    assert made.failed[0][1].startswith(f"{len(large)} bytes with 3 parts need 0 MB of memory; there are at most")
+    assert made.failed[0][1].startswith("a LogRecord of 503 bytes needs 0 MB of memory for ")
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        field(1, field(2, field(2, b"") * 8_000_000)),
         request_of(field(6, b"") * 30_000_000),
         request_of(field(5, field(5, field(1, field(1, b"\0" * (30 << 20)))))),
         request_of(field(5, field(5, field(1, b"") * 15_000_000))),
     ],
-    ids=["tiny records", "tiny attributes", "control characters", "tiny nested values"],
+    ids=["tiny attributes", "control characters", "tiny nested values"],
 )
 def test_a_file_made_to_take_much_memory_is_set_aside(data: bytes) -> None:
-    assert "of memory; there are at most 2048 MB" in refusal(data)
+    assert "there is room for 64 MB of input and 384 MB of memory: send smaller ones" in refusal(data)
 
 
 def test_a_single_huge_text_is_refused() -> None:

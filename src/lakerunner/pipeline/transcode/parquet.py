@@ -57,7 +57,11 @@ def _batches(data: memoryview) -> Iterator[pa.RecordBatch]:
     with pq.ParquetFile(source) as file:
         coded = [column.path_in_schema for column in _dictionaries(file.metadata)]
     source.seek(0)
-    with pq.ParquetFile(source, read_dictionary=coded) as file:
+    try:
+        opened = pq.ParquetFile(source, read_dictionary=coded)
+    except KeyError as error:
+        raise Corrupt(f"the Parquet file holds a column {error} that its schema does not name") from None
+    with opened as file:
         if not file.schema_arrow.names:
             raise Corrupt("the Parquet file has no columns")
         yield from file.iter_batches(batch_size=_ROWS)
