@@ -9,7 +9,7 @@ candidates of each type are written once for a few short runs of rows, and measu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ RUN_BYTES = 512 << 10  # of input; a run of large rows is shorter
 # A sample of fewer rows tells too little, or is of rows that are too large to be written often: the first candidate.
 LEAST_ROWS = 1024
 # A candidate must be this much smaller than those before it, which are faster to write or to read.
-GAIN = 0.98
+GAIN = 0.99
+FAST, THOROUGH = 1, 3  # levels of ZSTD: from 5 on, texts take three times as long for a few percent
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,16 @@ class Encoding:
     """`name` as Parquet calls it. `level` is ZSTD's."""
 
     name: str
-    level: int = 1
+    level: int = FAST
 
 
-DICTIONARY = Encoding("RLE_DICTIONARY")
-PLAIN, PLAIN_3 = Encoding("PLAIN"), Encoding("PLAIN", 3)
-DIFFERENCES = Encoding("DELTA_BINARY_PACKED")
-LENGTHS, LENGTHS_3 = Encoding("DELTA_LENGTH_BYTE_ARRAY"), Encoding("DELTA_LENGTH_BYTE_ARRAY", 3)
-STREAMS = Encoding("BYTE_STREAM_SPLIT")
-
-_TEXTS = (PLAIN, PLAIN_3, LENGTHS, LENGTHS_3, DICTIONARY)
-_WHOLE = (DIFFERENCES, PLAIN, PLAIN_3, DICTIONARY)
-_BROKEN = (PLAIN, PLAIN_3, STREAMS, DICTIONARY)
+DICTIONARY, PLAIN = Encoding("RLE_DICTIONARY"), Encoding("PLAIN")
+DIFFERENCES, LENGTHS, STREAMS = (
+    Encoding("DELTA_BINARY_PACKED"),
+    Encoding("DELTA_LENGTH_BYTE_ARRAY"),
+    Encoding("BYTE_STREAM_SPLIT"),
+)
+_TEXTS, _WHOLE, _BROKEN = (PLAIN, LENGTHS), (DIFFERENCES, PLAIN, DICTIONARY), (PLAIN, STREAMS, DICTIONARY)
 
 
 def encodings_of(layout: Layout, order: Any, spec: SignalSpec) -> dict[str, Encoding]:
@@ -86,28 +85,31 @@ def _sample(order: Any, sizes: Any) -> Any:
 
 def _smallest(sample: pa.RecordBatch, candidates: Mapping[str, tuple[Encoding, ...]]) -> dict[str, Encoding]:
     """The encoding of each of these columns that makes it smallest in the sample."""
-    best: dict[str, tuple[float, Encoding]] = {}
-    for number in range(max(map(len, candidates.values()), default=0)):
-        tried = {path: several[number] for path, several in candidates.items() if number < len(several)}
-        columns = [name for name in sample.schema.names if any(_within(path, name) for path in tried)]
-        for path, size in _sizes(sample.select(columns), tried).items():
-            if path in tried and (path not in best or size < best[path][0] * GAIN):
+    best: dict[str, tuple[int, Encoding]] = {}
+
+    def measure(tried: Mapping[str, Encoding]) -> None:
+        for path, size in _sizes(sample, tried).items():
+            if path not in best or size < best[path][0] * GAIN:
                 best[path] = size, tried[path]
+
+    for number in range(max(map(len, candidates.values()), default=0)):
+        measure({path: several[number] for path, several in candidates.items() if number < len(several)})
+    measure({path: replace(encoding, level=THOROUGH) for path, (_, encoding) in best.items() if encoding != DICTIONARY})
     return {path: encoding for path, (_, encoding) in best.items()}
 
 
-def _sizes(batch: pa.RecordBatch, encodings: Mapping[str, Encoding]) -> dict[str, int]:
-    """The bytes of each column of the batch, compressed."""
+def _sizes(sample: pa.RecordBatch, encodings: Mapping[str, Encoding]) -> dict[str, int]:
+    """The bytes of these columns of the sample, compressed."""
+    batch = sample.select(
+        [field.name for field in sample.schema if any(path in encodings for path, _ in _leaves(field.name, field.type))]
+    )
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, batch.schema, write_statistics=False, **options(encodings)) as writer:
         writer.write_batch(batch)
     group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
     columns = [group.column(place) for place in range(group.num_columns)]
-    return {column.path_in_schema: column.total_compressed_size for column in columns}
-
-
-def _within(path: str, column: str) -> bool:
-    return path == column or path.startswith(column + ".")
+    sizes = {column.path_in_schema: column.total_compressed_size for column in columns}
+    return {path: sizes[path] for path in encodings}
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
