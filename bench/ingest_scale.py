@@ -53,7 +53,9 @@ def main() -> None:
     options = parser.parse_args()
     with TemporaryDirectory(prefix="lakerunner-bench-") as temporary:
         directory = Path(temporary)
-        given = write_input(LOGS, StoreAddress((directory / "store").as_uri()), options.records)
+        store = directory / "store"
+        store.mkdir()
+        given = write_input(LOGS, StoreAddress(store.as_uri()), options.records)
         files, cores = len(given.box.sources), os.cpu_count()
         print(f"{given.records} logs in {files} files, {cores} cores; best of {options.repeat}")
         found = {master: best_seconds(master, given, options.repeat, directory) for master in MASTERS}
