@@ -183,11 +183,14 @@ def test_what_kills_its_worker_is_set_aside_and_its_neighbours_get_through(
     assert lake.bus.subscribe([ingest_boxes("logs")], "ingest").take(10, 0) == []
 
 
-@pytest.mark.parametrize("failpoint", ["before-read:2", "before-put", "after-put", "before-put:2", "after-put:2"])
+@pytest.mark.parametrize(
+    "failpoint",
+    ["before-read:2", *(f"{moment}-put:{number}" for number in (1, 2, 3, 4) for moment in ("before", "after"))],
+)
 def test_what_a_dead_worker_left_is_made_again_as_it_was(
     lake: Lake, spark: SparkSession, address: StoreAddress, failpoint: str
 ) -> None:
-    """Two segments, as the lines are of two hours. Another process finishes the box."""
+    """Two segments, as the lines are of two hours, each with a file beside it. Another process finishes the box."""
     expected = [f"line {number}" for number in range(6)]
     sources = [
         lake.announce("early", *expected[:3]),
