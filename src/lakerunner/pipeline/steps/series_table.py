@@ -25,6 +25,7 @@ from lakerunner.model.prometheus import (
     escaped_own_name,
 )
 from lakerunner.model.signal import ATTRIBUTES, METRICS, RESOURCE
+from lakerunner.pipeline.read.memory import PADDING
 from lakerunner.pipeline.read.names import texts_of
 from lakerunner.pipeline.read.rows import Attached, Rows
 from lakerunner.pipeline.read.walk import STRING
@@ -147,7 +148,8 @@ def _value_texts(data: Any, values: Any) -> pa.Array:
     found = [slices_array(Slices(STRING, at, size), data, pa.string())]
     if len(others):
         starts, sizes, texts = plain_texts(data, values[others])
-        found.append(slices_array(Slices(STRING, starts, sizes), texts, pa.string()))
+        padded = np.concatenate([texts, np.zeros(PADDING, np.uint8)])
+        found.append(slices_array(Slices(STRING, starts, sizes), padded, pa.string()))
     position = np.empty(len(values), np.int64)
     position[np.concatenate([strings, others])] = np.arange(len(values))
     return pa.concat_arrays(found).take(pa.array(position))
