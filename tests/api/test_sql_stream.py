@@ -21,6 +21,7 @@ from lakerunner.api.sql import SqlApi
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.query.answer import Answer
+from lakerunner.query.engine import Question
 
 SCHEMA = pa.schema([("n", pa.int64())])
 
@@ -55,8 +56,8 @@ class ScriptedEngine:
     def __init__(self, answers: dict[str, Scripted]) -> None:
         self.answers = answers
 
-    def sql(self, organization: UUID, text: str, now_ns: int) -> Answer:
-        return self.answers[text]
+    def sql(self, organization: UUID, question: Question) -> Answer:
+        return self.answers[question.text]
 
 
 @pytest.fixture

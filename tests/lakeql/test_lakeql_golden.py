@@ -16,7 +16,7 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.constants import time_text
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MAX_NS, MIN_NS
-from lakerunner.plan.sql import Scan
+from lakerunner.plan.scan import Scan
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z

@@ -28,9 +28,13 @@ from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.engine import Engine
+from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.engine import Engine, Question
+from lakerunner.query.failures import Limits
+from lakerunner.query.instance import Instances
 from lakerunner.query.rows import json_rows
 from lakerunner.query.worker import QueryWorker
+from lakerunner.query.workers import OneWorker
 
 EXPECTED = {"logs": otlp_oracle.expected, "metrics": metrics_oracle.expected, "traces": traces_oracle.expected}
 TYPES = {
@@ -48,8 +52,8 @@ class Lake:
         self.store = LocalStore(directory / "store")
         self.made: tuple[Segment, ...] = ()
         cache = SegmentCache(self.store, directory / "cache", 1 << 30)
-        limits: dict[str, Any] = {"memory": "500MB", "threads": 1, "seconds": 60.0, "max_rows": 1_000_000}
-        self.engine = Engine(self, QueryWorker(cache, **limits, spill_directory=directory / "spill").run)
+        instances = Instances(Limits("500MB", 60.0, 1_000_000), threads=1, spill_directory=directory / "spill")
+        self.engine = Engine(self, OneWorker(QueryWorker(cache, instances)), Coordinator(instances))
 
     @property
     def segments(self) -> Lake:
@@ -73,7 +77,7 @@ class Lake:
         return EXPECTED[table.spec.name]([request])
 
     def ask(self, sql: str) -> list[str]:
-        answer = self.engine.sql(ORGANIZATION, sql, MODIFIED_NS)
+        answer = self.engine.sql(ORGANIZATION, Question(sql, MODIFIED_NS))
         return answered(row for batch in answer for row in json_rows(batch))
 
     def check(self, table: Table, request: Any) -> None:

@@ -26,8 +26,12 @@ from lakerunner.model.time import TimeRange
 from lakerunner.model.typed_json import KeyValues, Value, encode_value
 from lakerunner.objects.local import LocalStore
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.engine import Engine
+from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.engine import Engine, Question
+from lakerunner.query.failures import Limits
+from lakerunner.query.instance import Instances
 from lakerunner.query.worker import QueryWorker
+from lakerunner.query.workers import OneWorker, Worker
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 OTHER = UUID("56780000-0000-4000-8000-000000000000")
@@ -252,13 +256,18 @@ class Lake:
             self.records += [(record, collector) for record in records]
         return segment
 
+    def instances(self, **limits: Any) -> Instances:
+        given = {"memory": "500MB", "seconds": 30.0, "max_rows": 1_000_000} | limits
+        most = Limits(given.pop("memory"), given.pop("seconds"), given.pop("max_rows"), (self.directory,))
+        return Instances(most, spill_directory=self.directory / "spill", **({"threads": 2} | given))
+
     def worker(self, **limits: Any) -> QueryWorker:
         cache = SegmentCache(self.store, self.directory / "cache", limits.pop("cache_bytes", 1 << 30))
-        given = {"memory": "500MB", "threads": 2, "seconds": 30.0, "max_rows": 1_000_000}
-        return QueryWorker(cache, **(given | limits), spill_directory=self.directory / "spill")
+        return QueryWorker(cache, self.instances(**limits))
 
-    def engine(self, **limits: Any) -> Engine:
-        return Engine(self, self.worker(**limits).run)
+    def engine(self, worker: Worker | None = None, **limits: Any) -> Engine:
+        coordinator = Coordinator(self.instances(**limits))
+        return Engine(self, OneWorker(worker or self.worker(**limits)), coordinator)
 
     def plain(self) -> duckdb.DuckDBPyConnection:
         """DuckDB over a table `logs` of all own records."""
@@ -270,7 +279,7 @@ class Lake:
 
 
 def answer_of(engine: Engine, sql: str, now_ns: int = NOW, organization: UUID = OWN) -> pa.Table:
-    answer = engine.sql(organization, sql, now_ns)
+    answer = engine.sql(organization, Question(sql, now_ns))
     return pa.Table.from_batches(list(answer), schema=answer.schema)
 
 

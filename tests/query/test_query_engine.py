@@ -7,7 +7,8 @@ from sample_lake import HOUR, NOW, OWN, START, Lake, answer_of
 
 from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.time import ALL_TIME, MAX_NS, TimeRange
-from lakerunner.query.engine import Engine
+from lakerunner.query.answer import Answer
+from lakerunner.query.engine import Engine, Question
 from lakerunner.query.unit import WorkUnit
 
 
@@ -21,11 +22,14 @@ def test_only_overlapping_segments_are_read(lake: Lake, picked: list[TimeRange])
     seen: list[WorkUnit] = []
     worker = lake.worker()
 
-    def run(unit: WorkUnit):  # type: ignore[no-untyped-def]
-        seen.append(unit)
-        return worker.run(unit)
+    class Watched:
+        name = "watched"
 
-    engine = Engine(lake, run)
+        def run(self, unit: WorkUnit) -> Answer:
+            seen.append(unit)
+            return worker.run(unit)
+
+    engine = lake.engine(Watched())
     table = answer_of(engine, "SELECT count(*) AS n FROM logs WHERE timestamp >= '2024-01-01T22:30:00Z'")
     expected = sum(record.timestamp >= START + 22 * HOUR + HOUR // 2 for record, _ in lake.records)
     assert table.to_pydict() == {"n": [expected]}
@@ -53,13 +57,13 @@ def test_scans_over_the_same_range_are_picked_once(engine: Engine, picked: list[
 )
 def test_what_only_one_of_the_parsers_reads_is_refused(sql: str, said: str, engine: Engine) -> None:
     with pytest.raises(UserError, match="the query cannot be read") as refused:
-        engine.sql(OWN, sql, NOW)
+        engine.sql(OWN, Question(sql, NOW))
     assert said in str(refused.value)
 
 
 def test_errors_of_the_text_come_at_once_and_pick_nothing(engine: Engine, picked: list[TimeRange]) -> None:
     with pytest.raises(UserError):
-        engine.sql(OWN, "SELECT nothing FROM logs", NOW)
+        engine.sql(OWN, Question("SELECT nothing FROM logs", NOW))
     with pytest.raises(NotAllowed):
-        engine.sql(OWN, "SELECT 1 FROM logs WHERE organization_id = 'x'", NOW)
+        engine.sql(OWN, Question("SELECT 1 FROM logs WHERE organization_id = 'x'", NOW))
     assert picked == []

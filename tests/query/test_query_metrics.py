@@ -13,7 +13,7 @@ from lakerunner.lakeql.tables import METRICS_TABLE
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.query.engine import Engine
+from lakerunner.query.engine import Engine, Question
 from lakerunner.query.rows import json_rows
 
 TRACE = bytes(range(16))
@@ -71,7 +71,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 def ask(engine: Engine, sql: str) -> list[dict[str, Any]]:
-    return [orjson.loads(row) for batch in engine.sql(OWN, sql, START) for row in json_rows(batch)]
+    return [orjson.loads(row) for batch in engine.sql(OWN, Question(sql, START)) for row in json_rows(batch)]
 
 
 def test_every_column_of_a_counter(metrics: Engine) -> None:

@@ -14,7 +14,7 @@ from lakerunner.lakeql.tables import SPANS_TABLE
 from lakerunner.model.signal import TRACES
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.query.engine import Engine
+from lakerunner.query.engine import Engine, Question
 from lakerunner.query.rows import json_rows
 
 TRACE = bytes(range(16))
@@ -65,7 +65,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 def ask(engine: Engine, sql: str) -> list[dict[str, Any]]:
-    return [orjson.loads(row) for batch in engine.sql(OWN, sql, START) for row in json_rows(batch)]
+    return [orjson.loads(row) for batch in engine.sql(OWN, Question(sql, START)) for row in json_rows(batch)]
 
 
 def test_every_column_of_a_root(spans: Engine) -> None:

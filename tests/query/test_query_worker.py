@@ -14,8 +14,9 @@ from sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of, random_
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
-from lakerunner.query.engine import Engine
-from lakerunner.query.unit import ScanInput, WorkUnit
+from lakerunner.plan.sql import Leaf
+from lakerunner.query.engine import Engine, Question
+from lakerunner.query.unit import WorkUnit
 from lakerunner.query.worker import QueryWorker
 
 ENDLESS = "SELECT count(*) FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = -1"
@@ -24,10 +25,10 @@ LONG = "SELECT a.x, b.y FROM range(1000000) a(x), range(1000000) b(y)"
 
 
 def unit(sql: str, lake: Lake) -> WorkUnit:
-    plan = compile_sql(sql, OWN, NOW)
-    return WorkUnit(
-        OWN, plan.sql, tuple(ScanInput(scan, tuple(lake.pick(OWN, "logs", scan.time))) for scan in plan.scans)
-    )
+    """The SQL as a leaf over all logs, which it may call scan_1."""
+    plan = compile_sql("SELECT message FROM logs", OWN, NOW)
+    (scan,) = plan.scans
+    return WorkUnit(OWN, Leaf(scan, sql), tuple(lake.pick(OWN, "logs", scan.time)))
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_the_time_limit_stops_a_query(sql: str, small: Lake) -> None:
     engine = small.engine(seconds=0.5, max_rows=10**12)
     began = time.monotonic()
     with pytest.raises(UserError, match=r"stopped after 0.5 s: limit query_seconds"):
-        for _ in engine.sql(OWN, sql, NOW):
+        for _ in engine.sql(OWN, Question(sql, NOW)):
             pass
     assert time.monotonic() - began < 5
 
@@ -131,18 +132,18 @@ def test_close_before_the_start_and_twice(small: Lake) -> None:
 def test_segments_are_let_go_however_a_query_ends(small: Lake) -> None:
     worker = small.worker(max_rows=50)
     pins = worker._cache._pins
-    done = worker.run(unit("SELECT message FROM logs LIMIT 50", small))
+    done = worker.run(unit("SELECT message FROM scan_1 LIMIT 50", small))
     assert done.schema.names == ["message"]
     assert sum(pins.values()) == 1
     list(done)
     assert not pins
     with pytest.raises(TooLarge):
-        list(worker.run(unit("SELECT message FROM logs", small)))
+        list(worker.run(unit("SELECT message FROM scan_1", small)))
     assert not pins
     with pytest.raises(UserError, match="Could not convert"):
-        list(worker.run(unit("SELECT message::INTEGER FROM logs", small)))
+        list(worker.run(unit("SELECT message::INTEGER FROM scan_1", small)))
     assert not pins
-    left = worker.run(unit("SELECT message FROM logs LIMIT 1", small))
+    left = worker.run(unit("SELECT message FROM scan_1 LIMIT 1", small))
     next(iter(left))
     left.close()
     assert not pins
@@ -269,10 +270,10 @@ class TestIsolation:
     def test_a_unit_cannot_mix_organizations(self, lake: Lake) -> None:
         (scan,) = compile_sql("SELECT 1 FROM logs", OWN, NOW).scans
         with pytest.raises(ValueError, match=f"is not one of organization {OWN}"):
-            WorkUnit(OWN, "SELECT 1", (ScanInput(scan, tuple(lake.all)),))
-        honest = WorkUnit(OTHER, "SELECT 1", (ScanInput(scan, (lake.all[-1],)),)).to_bytes()
+            WorkUnit(OWN, Leaf(scan, "SELECT 1"), tuple(lake.all))
+        honest = WorkUnit(OTHER, Leaf(scan, "SELECT 1"), (lake.all[-1],)).to_bytes()
         forged = honest.replace(
-            f'{{"version":1,"organization":"{OTHER}"'.encode(), f'{{"version":1,"organization":"{OWN}"'.encode()
+            f'{{"version":2,"organization":"{OTHER}"'.encode(), f'{{"version":2,"organization":"{OWN}"'.encode()
         )
         assert forged != honest
         with pytest.raises(Corrupt, match="not one of organization"):
@@ -318,33 +319,33 @@ class TestIsolation:
     def test_sql_that_never_went_through_the_compiler_is_refused_too(self, sql: str, lake: Lake) -> None:
         """As if a unit were forged, or the two parsers differed: DuckDB's own reading is checked."""
         worker = lake.worker()
-        assert answer_of(Engine(lake, worker.run), "SELECT count(*) AS n FROM logs", organization=OTHER).num_rows == 1
+        assert answer_of(lake.engine(worker), "SELECT count(*) AS n FROM logs", organization=OTHER).num_rows == 1
         (foreign,) = [path for path in (lake.directory / "cache").iterdir() if path.name.startswith(str(OTHER))]
-        honest = unit("SELECT message FROM logs", lake)
-        forged = replace(honest, sql=sql.format(other=foreign, directory=foreign.parent))
+        honest = unit("SELECT message FROM scan_1", lake)
+        forged = replace(honest, leaf=replace(honest.leaf, sql=sql.format(other=foreign, directory=foreign.parent)))
         with pytest.raises(UserError, match="cannot be run"):
             list(worker.run(forged))
 
     def test_the_instance_itself_reaches_no_other_file(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without the check of the SQL, the locked settings still hold."""
         worker = lake.worker()
-        answer_of(Engine(lake, worker.run), "SELECT count(*) AS n FROM logs", organization=OTHER)
+        answer_of(lake.engine(worker), "SELECT count(*) AS n FROM logs", organization=OTHER)
         (foreign,) = [path for path in (lake.directory / "cache").iterdir() if path.name.startswith(str(OTHER))]
         monkeypatch.setattr("lakerunner.query.worker.check_sql", lambda *_: None)
-        honest = unit("SELECT message FROM logs", lake)
+        honest = unit("SELECT message FROM scan_1", lake)
         for sql in (
             f"SELECT * FROM read_parquet('{foreign}')",
             f"FROM '{foreign}'",
             "SELECT * FROM read_text('/etc/hostname')",
         ):
             with pytest.raises(UserError, match="disabled by configuration"):
-                list(worker.run(replace(honest, sql=sql)))
+                list(worker.run(replace(honest, leaf=replace(honest.leaf, sql=sql))))
         for sql in ("SET memory_limit = '1TB'", "SET enable_external_access = true", "RESET allowed_paths"):
             with pytest.raises(UserError, match=r"locked|enable_external_access|Cannot"):
-                list(worker.run(replace(honest, sql=sql)))
+                list(worker.run(replace(honest, leaf=replace(honest.leaf, sql=sql))))
         local = pa.table({"x": [1]})
         with pytest.raises(UserError, match="does not exist"):
-            list(worker.run(replace(honest, sql="SELECT * FROM local")))
+            list(worker.run(replace(honest, leaf=replace(honest.leaf, sql="SELECT * FROM local"))))
         assert local.num_rows == 1
 
 
@@ -353,4 +354,4 @@ def test_a_larger_lake_is_read_in_parallel_fetches(tmp_path: Path) -> None:
     for n in range(20):
         lake.add(random_records(20, n, START))
     worker: QueryWorker = lake.worker()
-    assert answer_of(Engine(lake, worker.run), "SELECT count(*) AS n FROM logs").to_pydict() == {"n": [400]}
+    assert answer_of(lake.engine(worker), "SELECT count(*) AS n FROM logs").to_pydict() == {"n": [400]}

@@ -12,7 +12,9 @@ from sample_lake import START, Lake, Record
 
 from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
 from lakerunner.model.segment import Segment
+from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.local import LocalStore
+from lakerunner.plan.scan import Scan
 from lakerunner.query.cache import SegmentCache
 
 
@@ -42,6 +44,9 @@ def store(tmp_path: Path) -> CountingStore:
     return CountingStore(tmp_path / "store")
 
 
+SCAN = Scan("scan_1", "logs", ALL_TIME, ("message",))
+
+
 def cache_of(store: LocalStore, tmp_path: Path, max_bytes: int = 1 << 30) -> SegmentCache:
     return SegmentCache(store, tmp_path / "cache", max_bytes)
 
@@ -57,9 +62,11 @@ def name(segment: Segment) -> str:
 def test_a_segment_is_fetched_once_and_whole(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
     cache = cache_of(store, tmp_path)
     for _ in range(2):
-        with cache.hold(segments) as paths:
+        with cache.hold(SCAN, segments) as paths:
             for segment in segments:
-                assert paths[segment.id].read_bytes() == bytes(store.get_range(segment.path, 0, segment.bytes))
+                assert paths.files[segment.id].path.read_bytes() == bytes(
+                    store.get_range(segment.path, 0, segment.bytes)
+                )
     assert sorted(store.reads) == sorted(segment.path for segment in segments)
     assert cache.size == sum(segment.bytes for segment in segments)
 
@@ -69,8 +76,8 @@ def test_concurrent_wanters_wait_for_one_fetch(segments: list[Segment], store: C
     store.go.clear()
 
     def read() -> bytes:
-        with cache.hold(segments[:1]) as paths:
-            return paths[segments[0].id].read_bytes()
+        with cache.hold(SCAN, segments[:1]) as paths:
+            return paths.files[segments[0].id].path.read_bytes()
 
     with ThreadPoolExecutor(8) as pool:
         readers = [pool.submit(read) for _ in range(8)]
@@ -83,7 +90,7 @@ def test_the_least_recently_held_goes_first(segments: list[Segment], store: Coun
     size = max(segment.bytes for segment in segments)
     cache = cache_of(store, tmp_path, 3 * size)
     for segment in (*segments[:3], segments[0], segments[3]):
-        with cache.hold([segment]):
+        with cache.hold(SCAN, [segment]):
             pass
     assert files(tmp_path) == {name(segments[n]) for n in (0, 2, 3)}
     assert cache.size <= 3 * size
@@ -92,8 +99,8 @@ def test_the_least_recently_held_goes_first(segments: list[Segment], store: Coun
 def test_held_files_stay_though_there_is_no_room(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
     size = max(segment.bytes for segment in segments)
     cache = cache_of(store, tmp_path, 2 * size)
-    with cache.hold(segments[:2]) as held, cache.hold(segments[2:]) as others:
-        assert all(path.exists() for path in (*held.values(), *others.values()))
+    with cache.hold(SCAN, segments[:2]) as held, cache.hold(SCAN, segments[2:]) as others:
+        assert all(one.path.exists() for one in (*held.files.values(), *others.files.values()))
         assert cache.size > 2 * size
     assert cache.size <= 2 * size
     assert len(files(tmp_path)) == 2
@@ -103,34 +110,34 @@ def test_a_file_held_twice_stays_until_both_let_go(
     segments: list[Segment], store: CountingStore, tmp_path: Path
 ) -> None:
     cache = cache_of(store, tmp_path, max(segment.bytes for segment in segments))
-    with cache.hold(segments[:1]) as paths:
-        with cache.hold(segments[:1]):
+    with cache.hold(SCAN, segments[:1]) as paths:
+        with cache.hold(SCAN, segments[:1]):
             pass
-        with cache.hold(segments[1:2]):
+        with cache.hold(SCAN, segments[1:2]):
             pass
-        assert paths[segments[0].id].exists()
+        assert paths.files[segments[0].id].path.exists()
         assert files(tmp_path) == {name(segments[0])}
 
 
 def test_one_query_that_cannot_fit_is_refused(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
     need = sum(segment.bytes for segment in segments)
-    with cache_of(store, tmp_path, need).hold(segments):
+    with cache_of(store, tmp_path, need).hold(SCAN, segments):
         pass
     cache = cache_of(store, tmp_path, need - 1)
     with pytest.raises(TooLarge, match=f"{need} bytes of segments, more than cache_max_bytes {need - 1}"):
-        cache.hold(segments).__enter__()
+        cache.hold(SCAN, segments).__enter__()
 
 
 def test_a_restart_keeps_whole_files_and_clears_the_rest(
     segments: list[Segment], store: CountingStore, tmp_path: Path
 ) -> None:
-    with cache_of(store, tmp_path).hold(segments):
+    with cache_of(store, tmp_path).hold(SCAN, segments):
         pass
     (tmp_path / "cache" / f"{name(segments[0])}.0badf00d.part").write_bytes(b"half")
     store.reads.clear()
     cache = cache_of(store, tmp_path)
     assert files(tmp_path) == {name(segment) for segment in segments}
-    with cache.hold(segments):
+    with cache.hold(SCAN, segments):
         pass
     assert store.reads == []
     assert cache_of(store, tmp_path, segments[0].bytes).size <= segments[0].bytes
@@ -141,8 +148,8 @@ def test_a_damaged_file_of_another_size_is_fetched_anew(
 ) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / name(segments[0])).write_bytes(b"short")
-    with cache_of(store, tmp_path).hold(segments[:1]) as paths:
-        assert paths[segments[0].id].stat().st_size == segments[0].bytes
+    with cache_of(store, tmp_path).hold(SCAN, segments[:1]) as paths:
+        assert paths.files[segments[0].id].path.stat().st_size == segments[0].bytes
 
 
 @pytest.mark.parametrize("by", [-1, 1])
@@ -152,10 +159,10 @@ def test_an_object_of_another_size_is_corrupt(
     stated = replace(segments[0], bytes=segments[0].bytes + by)
     cache = cache_of(store, tmp_path)
     with pytest.raises(Corrupt, match=stated.path):
-        cache.hold([stated, segments[1]]).__enter__()
+        cache.hold(SCAN, [stated, segments[1]]).__enter__()
     assert files(tmp_path) == {name(segments[1])}
     assert cache.size == segments[1].bytes
-    with cache.hold(segments[:1]):
+    with cache.hold(SCAN, segments[:1]):
         pass
 
 
@@ -167,10 +174,10 @@ def test_an_absent_object_is_said_so_to_everyone_and_can_come_later(
     cache = cache_of(store, tmp_path)
     for _ in range(2):
         with pytest.raises(Absent):
-            cache.hold(segments[:1]).__enter__()
+            cache.hold(SCAN, segments[:1]).__enter__()
     store.put(segments[0].path, data)
-    with cache.hold(segments[:1]) as paths:
-        assert paths[segments[0].id].read_bytes() == data
+    with cache.hold(SCAN, segments[:1]) as paths:
+        assert paths.files[segments[0].id].path.read_bytes() == data
 
 
 def test_a_directory_that_duckdb_would_take_for_a_pattern_is_refused(store: CountingStore, tmp_path: Path) -> None:
@@ -186,8 +193,8 @@ def test_many_queries_at_once_within_a_small_cache(
 
     def read(n: int) -> bool:
         wanted = [segments[n % 4], segments[(n + 1) % 4]]
-        with cache.hold(wanted) as paths:
-            return all(paths[segment.id].stat().st_size == segment.bytes for segment in wanted)
+        with cache.hold(SCAN, wanted) as paths:
+            return all(paths.files[segment.id].path.stat().st_size == segment.bytes for segment in wanted)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(read, range(200)))

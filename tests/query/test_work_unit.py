@@ -10,7 +10,9 @@ from sample_lake import FULL_SHRED, NOW, OWN, START, Record, write_segment
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Corrupt
-from lakerunner.query.unit import ScanInput, WorkUnit
+from lakerunner.plan.scan import Attribute, Contains, Equals, Present
+from lakerunner.plan.sql import Leaf
+from lakerunner.query.unit import WorkUnit
 
 
 @pytest.fixture
@@ -18,13 +20,15 @@ def unit() -> WorkUnit:
     segments = [write_segment([Record(START + n)], collector=c)[0] for n, c in enumerate("ab")]
     shredded = write_segment([Record(START)], shred=FULL_SHRED)[0]
     plan = compile_sql(
-        "SELECT a.message, b.attributes['é \"k\"'] FROM logs a, logs b WHERE a.trace_id = 'AB' AND "
-        "b.timestamp >= '2024-01-01'",
-        OWN,
-        NOW,
+        "SELECT message, attributes['é \"k\"'] FROM logs WHERE trace_id = 'AB' AND timestamp >= '2024-01-01'", OWN, NOW
     )
-    chosen = [(segments[0], shredded), (segments[1], shredded)]
-    return WorkUnit(OWN, plan.sql, tuple(ScanInput(s, c) for s, c in zip(plan.scans, chosen, strict=True)))
+    (scan,) = plan.scans
+    conditions = (
+        Equals("service_name", ("a", "é")),
+        Contains(Attribute("attributes", "k"), "x", ignore_case=True),
+        Present(Attribute("resource_attributes", "k")),
+    )
+    return WorkUnit(OWN, Leaf(replace(scan, conditions=conditions), plan.sql, steady=False), (*segments, shredded))
 
 
 def test_there_and_back(unit: WorkUnit) -> None:
@@ -38,16 +42,18 @@ def test_column_sets_travel_once(unit: WorkUnit) -> None:
 
 
 def test_statistics_and_fingerprints_stay_home() -> None:
-    segment = replace(write_segment([Record(START)])[0], statistics={"a": 1}, fingerprints=(1, 2))
-    (scan,) = compile_sql("SELECT 1 FROM logs", OWN, NOW).scans
-    (sent,) = ScanInput(scan, (segment,)).segments
-    assert (sent.statistics, sent.fingerprints) == ({}, ())
+    segment = replace(
+        write_segment([Record(START)])[0], statistics={"a": 1, "side_bytes": {"text.bin": 7}}, fingerprints=(1, 2)
+    )
+    (leaf,) = compile_sql("SELECT 1 FROM logs", OWN, NOW).leaves
+    (sent,) = WorkUnit(segment.organization, leaf, (segment,)).segments
+    assert (sent.statistics, sent.fingerprints) == ({"side_bytes": {"text.bin": 7}}, ())
 
 
 def test_a_segment_of_another_signal_is_refused() -> None:
-    (scan,) = compile_sql("SELECT 1 FROM logs", OWN, NOW).scans
+    (leaf,) = compile_sql("SELECT 1 FROM logs", OWN, NOW).leaves
     with pytest.raises(ValueError, match="holds traces, the scan reads logs"):
-        ScanInput(scan, (replace(write_segment([Record(START)])[0], signal="traces"),))
+        WorkUnit(OWN, leaf, (replace(write_segment([Record(START)])[0], signal="traces"),))
 
 
 @pytest.mark.parametrize(
@@ -56,10 +62,8 @@ def test_a_segment_of_another_signal_is_refused() -> None:
         b"",
         b"[]",
         b"{}",
-        b'{"version":2}',
-        b'{"version":1,"organization":"x","sql":"","column_sets":[],"segments":{},"inputs":[]}',
-        b'{"version":1,"organization":"12340000-0000-4000-8000-000000000000","sql":"","column_sets":[],'
-        b'"segments":{},"inputs":[{"scan":{},"segments":[]}]}',
+        b'{"version":1}',
+        b'{"version":2,"organization":"x","sql":"","steady":true,"column_sets":[],"segments":[],"scan":{}}',
         b"\xff",
     ],
 )

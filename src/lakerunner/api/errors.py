@@ -17,6 +17,7 @@ from lakerunner.model.errors import (
     Conflict,
     Corrupt,
     LakerunnerError,
+    Lost,
     NotAllowed,
     NotAuthenticated,
     NotFound,
@@ -32,7 +33,18 @@ _logger = logging.getLogger("lakerunner.api")
 
 KINDS: dict[str, type[LakerunnerError]] = {
     kind.__name__: kind
-    for kind in (UserError, NotAuthenticated, NotAllowed, NotFound, TooLarge, Unavailable, Corrupt, Absent, Conflict)
+    for kind in (
+        UserError,
+        NotAuthenticated,
+        NotAllowed,
+        NotFound,
+        TooLarge,
+        Unavailable,
+        Lost,
+        Corrupt,
+        Absent,
+        Conflict,
+    )
 }
 
 

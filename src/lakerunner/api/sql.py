@@ -29,7 +29,7 @@ from lakerunner.api.errors import error_body
 from lakerunner.api.stream import Broken, Stream, in_thread, while_connected, with_heartbeat
 from lakerunner.model.errors import LakerunnerError, TooLarge, Unavailable, UserError
 from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Engine
+from lakerunner.query.engine import Engine, Question
 from lakerunner.query.rows import json_rows
 
 QUERY_MAX_BYTES = 1 << 20
@@ -60,7 +60,8 @@ class SqlApi:
             raise UserError('the body must be {"query": "select ..."}')
         await self._take_slot()
         try:
-            answer = await to_thread.run_sync(self.engine.sql, organization.id, text, self.now_ns())
+            question = Question(text, self.now_ns())
+            answer = await to_thread.run_sync(self.engine.sql, organization.id, question)
         except BaseException:
             self.slots.release()
             raise

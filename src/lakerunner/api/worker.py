@@ -1,8 +1,8 @@
 """A query worker over HTTP: a work unit in, an Arrow IPC stream out, in frames that can end with an error.
 
 POST /internal/v1/run with a WorkUnit as JSON. The response is frames of one kind byte, a four-byte big-endian
-length and that many bytes: `A` is a piece of one Arrow IPC stream, `E` an error as JSON, `Z` the end. A response
-without `Z` is not whole.
+length and that many bytes: `A` is a piece of one Arrow IPC stream, `E` an error as JSON, `Z` the end, with the
+account (query/account.py) as JSON. A response without `Z` is not whole.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def _frames(answer: Answer) -> AsyncGenerator[bytes]:
         yield frame(b"E", orjson.dumps(error_body(error)))
         return
     writer.close()
-    yield frame(b"A", sink.take()) + frame(b"Z", b"")
+    yield frame(b"A", sink.take()) + frame(b"Z", orjson.dumps(answer.account.to_json()))
 
 
 def frame(kind: bytes, data: bytes) -> bytes:

@@ -1,8 +1,4 @@
-"""Query workers elsewhere, called as if they were here: run(unit) gives an Answer whose rows come over HTTP.
-
-A unit goes to the worker that its first segment hashes to (rendezvous), so a segment's file is cached by one worker;
-when that one cannot be reached, to the next. Once rows have come, a failure is the query's failure.
-"""
+"""Query workers elsewhere, called as if they were here: run(unit) gives an Answer whose rows come over HTTP."""
 
 from __future__ import annotations
 
@@ -17,10 +13,11 @@ import pyarrow as pa
 
 from lakerunner.api.errors import error_from
 from lakerunner.api.worker import KEY_HEADER
-from lakerunner.model.errors import Unavailable
-from lakerunner.model.fingerprint import digest64
+from lakerunner.model.errors import Lost
+from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.unit import WorkUnit
+from lakerunner.query.workers import Worker
 
 _CONNECT_SECONDS = 3.0
 
@@ -29,33 +26,35 @@ class RemoteWorkers:
     """`read_seconds` bounds the silence of a worker: its own query limit, and a little."""
 
     def __init__(self, urls: Sequence[str], key: str, read_seconds: float) -> None:
-        self._urls = tuple(urls)
         self._client = httpx.Client(
             headers={KEY_HEADER: key}, timeout=httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
         )
+        self._workers = tuple(_RemoteWorker(url, self._client) for url in urls)
 
-    def run(self, unit: WorkUnit) -> Answer:
-        body = unit.to_bytes()
-        trouble = ""
-        for url in self._order(unit):
-            request = self._client.build_request("POST", f"{url}/internal/v1/run", content=body)
-            try:
-                response = self._client.send(request, stream=True)
-            except httpx.TransportError as error:
-                trouble = f"{url}: {error}"
-                continue
-            if response.status_code == 200:
-                return _RemoteAnswer(response, url)
-            with closing(response):
-                raise error_from(orjson.loads(response.read())["error"])
-        raise Unavailable(f"no query worker can be reached, the last one tried was {trouble}")
+    def here(self) -> Sequence[Worker]:
+        return self._workers
 
     def close(self) -> None:
         self._client.close()
 
-    def _order(self, unit: WorkUnit) -> list[str]:
-        first = next((str(s.id) for scan in unit.inputs for s in scan.segments), "")
-        return sorted(self._urls, key=lambda url: digest64(url, first))
+
+class _RemoteWorker:
+    """Named by its address."""
+
+    def __init__(self, url: str, client: httpx.Client) -> None:
+        self.name = url
+        self._client = client
+
+    def run(self, unit: WorkUnit) -> Answer:
+        request = self._client.build_request("POST", f"{self.name}/internal/v1/run", content=unit.to_bytes())
+        try:
+            response = self._client.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise Lost(f"query worker {self.name} cannot be reached: {error}") from error
+        if response.status_code == 200:
+            return _RemoteAnswer(response, self.name)
+        with closing(response):
+            raise error_from(orjson.loads(response.read())["error"])
 
 
 class _RemoteAnswer:
@@ -69,6 +68,10 @@ class _RemoteAnswer:
     @property
     def schema(self) -> pa.Schema:
         return self._open().schema
+
+    @property
+    def account(self) -> Account:
+        return self._frames.account
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -91,6 +94,7 @@ class _Frames(io.RawIOBase):
 
     def __init__(self, response: httpx.Response, url: str) -> None:
         super().__init__()
+        self.account = Account()
         self._url = url
         self._chunks = response.iter_raw()
         self._wire = bytearray()
@@ -121,13 +125,14 @@ class _Frames(io.RawIOBase):
             raise error_from(orjson.loads(data))
         else:
             self._ended = True
+            self.account = Account.from_json(orjson.loads(data))
 
     def _exactly(self, size: int) -> bytes:
         try:
             while len(self._wire) < size:
                 self._wire += next(self._chunks)
         except (StopIteration, httpx.HTTPError) as error:
-            raise Unavailable(f"query worker {self._url} broke off its answer: {error}") from error
+            raise Lost(f"query worker {self._url} broke off its answer: {error}") from error
         data = bytes(self._wire[:size])
         del self._wire[:size]
         return data

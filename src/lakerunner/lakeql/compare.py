@@ -21,7 +21,7 @@ from lakerunner.lakeql.tables import Kind, TableColumn
 from lakerunner.lakeql.values import value_column
 from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.time import MAX_NS, MIN_NS
-from lakerunner.plan.sql import id_column
+from lakerunner.plan.scan import id_column
 
 _EQUALITIES = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
 _PATTERNS = (exp.Like, exp.ILike)

@@ -29,7 +29,7 @@ from lakerunner.lakeql.rewrite import (
 )
 from lakerunner.lakeql.source import MAX_LENGTH, Source
 from lakerunner.model.errors import UserError
-from lakerunner.plan.sql import SqlPlan
+from lakerunner.plan.sql import Leaf, SqlPlan
 
 
 def compile_sql(text: str, organization: UUID, now_ns: int, *, max_length: int = MAX_LENGTH) -> SqlPlan:
@@ -55,7 +55,8 @@ def _compiled(source: Source, organization: UUID, constants: Constants, max_leng
     take_columns(tree, resolution)
     hide_further_columns(resolution)
     keep_names(names)
-    return SqlPlan(_sql(tree), tuple(draft.scan() for draft in resolution.drafts))
+    scans = [draft.scan() for draft in resolution.drafts]
+    return SqlPlan(_sql(tree), tuple(Leaf(scan, f'SELECT * FROM "{scan.relation}"') for scan in scans))
 
 
 def _sql(tree: exp.Query) -> str:

@@ -15,7 +15,7 @@ from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
 from lakerunner.lakeql.tables import Kind
 from lakerunner.lakeql.values import is_time
-from lakerunner.plan.sql import Attribute, attribute_column, id_column
+from lakerunner.plan.scan import Attribute, attribute_column, id_column
 
 _NOW = frozenset({"now", "get_current_timestamp", "transaction_timestamp"})
 _CUT_TO = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from lakerunner.lakeql.tables import Table, TableColumn
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.sql import Attribute, Scan
+from lakerunner.plan.scan import Attribute, Scan
 
 
 @dataclass(eq=False)

@@ -8,6 +8,7 @@
     │   └── TooLarge            413: past a limit, which the message names
     ├── Unavailable         nobody: a dependency is away, try the same again later
     │   ├── Crashed             the process that did the work died at it: perhaps the work is to blame
+    │   ├── Lost                the worker cannot be reached or broke off: another may take its work over
     │   └── Busy                429: more is waiting than we may hold, try the same again later
     ├── Corrupt             the sender: this input is set aside with its reason
     │   └── Absent              the object is not there (any more)
@@ -81,6 +82,10 @@ class Unavailable(LakerunnerError):
 
 class Crashed(Unavailable):
     """Whoever did the work died. Tried again it may go well; if it never does, the work is at fault."""
+
+
+class Lost(Unavailable):
+    """A worker is gone, or does not answer. What it was doing can be done by another."""
 
 
 class Busy(Unavailable):

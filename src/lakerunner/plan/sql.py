@@ -1,63 +1,49 @@
-"""The plan of one SQL query: what to scan, and the DuckDB SQL to run over the scans.
+"""The plan of one SQL query: what workers do for each scan, and what the coordinator does with what they give.
 
-Comes from lakeql/; goes to query/. Nothing here names an organization: whose segments a scan reads is decided
-by the caller's credentials, in query/engine.py.
+Comes from lakeql/; goes to query/. What always holds: a leaf's rows over parts of the segments, put together in any
+order, are as good to the coordinator's SQL as its rows over all of them. So one worker and ten give the same answer.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from lakerunner.model.signal import SCOPES, signal_named
-from lakerunner.model.time import TimeRange
-
-
-@dataclass(frozen=True, order=True)
-class Attribute:
-    """One attribute by key. `scope` is a map column of the signal: attributes, resource_attributes, ..."""
-
-    scope: str
-    key: str
-
-    def __post_init__(self) -> None:
-        if self.scope not in {scope.map_column for scope in SCOPES}:
-            raise ValueError(f"{self.scope} is not a scope")
+from lakerunner.plan.scan import Scan
 
 
 @dataclass(frozen=True)
-class Scan:
-    """One table reference. The relation gives exactly `columns` (LakeQL names), then one text column for each of
-    `attributes` and one column of bytes for each of `ids`, so that ids can be compared as they are stored.
-    Rows outside `time` may be left out: the query does not want them.
+class Leaf:
+    """The workers' part for one scan. `sql` names no relation but the scan's; the coordinator's SQL reads its rows
+    under that same name. `steady`: over the same segments its rows come in the same order every time, so that a worker
+    that is lost in the middle can be taken over from where it was."""
 
-    The names of the further columns are the scan's own, so that no other relation of the query has them."""
+    scan: Scan
+    sql: str
+    steady: bool = True
 
-    relation: str
-    signal: str
-    time: TimeRange
-    columns: tuple[str, ...]
-    attributes: tuple[Attribute, ...] = ()
-    ids: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        signal_named(self.signal)
+@dataclass(frozen=True)
+class Rounds:
+    """The answer can be worked out time after time: the coordinator's SQL, run over the rows of one stretch of time,
+    gives the answer's next rows, and none that another stretch would change. Stretches begin at whole multiples of
+    `bucket_ns` since the epoch, plus `origin_ns`. `limit` and `offset` count rows over all rounds and are not in the
+    SQL."""
+
+    descending: bool = False
+    bucket_ns: int = 1
+    origin_ns: int = 0
+    limit: int | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True)
 class SqlPlan:
-    """`sql` is DuckDB's dialect and names only the scans' relations."""
+    """`sql` is DuckDB's dialect and names only the leaves' relations. `rounds` None: all at once."""
 
     sql: str
-    scans: tuple[Scan, ...]
+    leaves: tuple[Leaf, ...]
+    rounds: Rounds | None = None
 
-
-def attribute_column(relation: str, attribute: Attribute) -> str:
-    """The name under which a scan's relation gives this attribute. Keys differ by case, names in DuckDB do not."""
-    key = re.sub(r"[A-Z\\]", r"\\\g<0>", attribute.key)
-    return f"{relation}.{attribute.scope}[{key}]"
-
-
-def id_column(relation: str, column: str) -> str:
-    """The name under which a scan's relation gives the bytes of this id."""
-    return f"{relation}.{column}.bytes"
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        return tuple(leaf.scan for leaf in self.leaves)

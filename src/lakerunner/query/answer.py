@@ -7,14 +7,20 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from lakerunner.query.account import Account
+
 
 class Answer(Protocol):
     """Rows as they come. The work begins at the first look at `schema` or at a batch, and may raise there or at any
-    later batch: an answer that ends without an error is whole."""
+    later batch: an answer that ends without an error is whole, but for what its account names as missing."""
 
     @property
     def schema(self) -> pa.Schema:
         """Names are unique. Waits for the query to have something to give, not for all of it."""
+
+    @property
+    def account(self) -> Account:
+        """What it took so far, from any thread, at any time; at the end, what it took."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Once. Batches without rows may come. UserError when the query fails, TooLarge past a limit."""

@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from uuid import UUID
 
 from lakerunner.model.errors import Corrupt, TooLarge, Unavailable, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.objects.store import ObjectStore
+from lakerunner.plan.scan import Scan
+from lakerunner.query.account import Account
+from lakerunner.query.held import Held, HeldFile
 
 _FETCHES_AT_ONCE = 8
 _HALF_FETCHED = ".part"
@@ -50,9 +52,9 @@ class SegmentCache:
             return sum(self._sizes.values())
 
     @contextmanager
-    def hold(self, segments: Iterable[Segment]) -> Iterator[dict[UUID, Path]]:
-        """The segments' files by segment id, which stay while the context lasts. Raises what the store raises; Corrupt
-        for an object that is not of the size the index states; TooLarge when they cannot fit."""
+    def hold(self, _scan: Scan, segments: Iterable[Segment]) -> Iterator[Held]:
+        """The segments' files, with what the scan reads of them, which stay while the context lasts. Raises what the
+        store raises; Corrupt for an object that is not of the size the index states; TooLarge when they cannot fit."""
         wanted = {self._name(segment): segment for segment in segments}
         need = sum(segment.bytes for segment in wanted.values())
         if need > self._max_bytes:
@@ -67,7 +69,8 @@ class SegmentCache:
             wait(fetches)
             for fetch in fetches:
                 fetch.result()
-            yield {segment.id: self.directory / name for name, segment in wanted.items()}
+            files = {segment.id: HeldFile(self.directory / name) for name, segment in wanted.items()}
+            yield Held(files, Account(read=len(files)))
         finally:
             with self._lock:
                 self._release(wanted)

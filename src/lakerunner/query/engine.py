@@ -1,21 +1,42 @@
-"""A question in, an answer out: compile the text, pick the segments, have the unit of work run.
+"""A question in, an answer out: compile the text, pick the segments, have leaves worked out, coordinate.
 
 Whose segments are picked is the `organization` argument, which comes from the caller's key; the text has no say in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any, Protocol
 from uuid import UUID
+
+import pyarrow as pa
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.sql import SqlPlan
+from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
+from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.gather import Gather
 from lakerunner.query.syntax import Syntax
-from lakerunner.query.unit import ScanInput, WorkUnit
+from lakerunner.query.workers import Workers
+
+
+@dataclass(frozen=True)
+class Question:
+    """SQL as it was asked. `parameters` are the values of $1, $2 or $name; `partial`: what cannot be read is named in
+    the account instead of being an error; `engine`: duckdb, or spark for what outgrows it."""
+
+    text: str
+    now_ns: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    partial: bool = False
+    engine: str = "duckdb"
 
 
 class Segments(Protocol):
@@ -29,25 +50,34 @@ class SegmentIndex(Protocol):
 
 
 class Engine:
-    """`run` works a unit out: a QueryWorker's in this process, or one that sends it to a worker elsewhere."""
-
-    def __init__(self, index: SegmentIndex, run: Callable[[WorkUnit], Answer]) -> None:
+    def __init__(self, index: SegmentIndex, workers: Workers, coordinator: Coordinator) -> None:
         self._index = index
-        self._run = run
+        self._workers = workers
+        self._coordinator = coordinator
         self._syntax = Syntax()
 
-    def sql(self, organization: UUID, text: str, now_ns: int) -> Answer:
+    def sql(self, organization: UUID, question: Question) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
-        plan = compile_sql(text, organization, now_ns)
-        self._syntax.check(text)
-        return self._run(self._unit(organization, plan))
+        plan = compile_sql(question.text, organization, question.now_ns)
+        self._syntax.check(question.text)
+        gathers = self._gathers(organization, plan)
 
-    def _unit(self, organization: UUID, plan: SqlPlan) -> WorkUnit:
+        def relations(held: ExitStack) -> dict[str, pa.RecordBatchReader]:
+            for gather in gathers:
+                held.callback(gather.close)
+            return {leaf.scan.relation: gather.reader() for leaf, gather in zip(plan.leaves, gathers, strict=True)}
+
+        def account() -> Account:
+            return reduce(add, (gather.account for gather in gathers), Account())
+
+        return self._coordinator.run(plan.sql, relations, account)
+
+    def _gathers(self, organization: UUID, plan: SqlPlan) -> list[Gather]:
         """Scans over the same range read the same segments, also when a compaction commits in between."""
-        picked: dict[tuple[str, TimeRange], tuple[Segment, ...]] = {}
+        picked: dict[tuple[str, TimeRange], list[Segment]] = {}
         for scan in plan.scans:
             if (scan.signal, scan.time) not in picked:
-                segments = self._index.segments.pick(organization, scan.signal, scan.time)
-                picked[scan.signal, scan.time] = tuple(segments)
-        inputs = tuple(ScanInput(scan, picked[scan.signal, scan.time]) for scan in plan.scans)
-        return WorkUnit(organization, plan.sql, inputs)
+                picked[scan.signal, scan.time] = self._index.segments.pick(organization, scan.signal, scan.time)
+        return [
+            Gather(organization, leaf, picked[leaf.scan.signal, leaf.scan.time], self._workers) for leaf in plan.leaves
+        ]

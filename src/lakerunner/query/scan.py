@@ -17,8 +17,9 @@ import pyarrow as pa
 from lakerunner.lakeql.tables import Kind, TableColumn, table_of_signal
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SCOPES, signal_named
-from lakerunner.plan.sql import Attribute, Scan, attribute_column, id_column
-from lakerunner.query.unit import ScanInput
+from lakerunner.plan.scan import Attribute, Scan, attribute_column, id_column
+from lakerunner.query.held import HeldFile
+from lakerunner.query.unit import WorkUnit
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
 _TEXT_OF = {
@@ -58,12 +59,12 @@ _MADE = {
 }
 
 
-def relation_sql(input_: ScanInput, paths: Mapping[UUID, Path]) -> str:
+def relation_sql(unit: WorkUnit, files: Mapping[UUID, HeldFile]) -> str:
     """The SELECT that gives what the scan states, in its order."""
-    scan = input_.scan
+    scan = unit.leaf.scan
+    held = [segment for segment in unit.segments if segment.id in files]
     selects = [
-        _group_sql(scan, segments, [paths[segment.id] for segment in segments])
-        for segments in _groups(scan, input_.segments)
+        _group_sql(scan, segments, [files[segment.id].path for segment in segments]) for segments in _groups(scan, held)
     ]
     return "\nUNION ALL\n".join(selects) if selects else _empty_sql(scan)
 

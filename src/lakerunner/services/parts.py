@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from lakerunner.api.auth import Authenticator
@@ -19,6 +20,9 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.query.cache import SegmentCache
+from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.failures import Limits
+from lakerunner.query.instance import Instances
 from lakerunner.query.worker import QueryWorker
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
@@ -84,15 +88,19 @@ def key_prefix(store_url: str) -> str:
 
 
 def open_worker(settings: Settings, store: ObjectStore) -> QueryWorker:
-    segments = settings.cache_directory / "segments"
-    return QueryWorker(
-        SegmentCache(store, segments, settings.cache_max_bytes),
-        memory=settings.query_memory,
-        threads=settings.query_threads or os.cpu_count() or 1,
-        seconds=settings.query_seconds,
-        max_rows=settings.query_max_rows,
-        spill_directory=settings.cache_directory / "spill",
-    )
+    cache = SegmentCache(store, settings.cache_directory / "segments", settings.cache_max_bytes)
+    return QueryWorker(cache, open_instances(settings, (cache.directory,)))
+
+
+def open_coordinator(settings: Settings) -> Coordinator:
+    return Coordinator(open_instances(settings))
+
+
+def open_instances(settings: Settings, hidden: tuple[Path, ...] = ()) -> Instances:
+    """`hidden` are directories that no message may show."""
+    spill = settings.cache_directory / "spill"
+    limits = Limits(settings.query_memory, settings.query_seconds, settings.query_max_rows, (*hidden, spill.resolve()))
+    return Instances(limits, threads=settings.query_threads or os.cpu_count() or 1, spill_directory=spill)
 
 
 def authenticator(index: Index, loopback: bool) -> Authenticator:

@@ -29,12 +29,22 @@ from lakerunner.pipeline.ingest import IngestLimits
 from lakerunner.pipeline.segments import warm
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.query.engine import Engine
+from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.announce import Announcer
 from lakerunner.services.boxer import Boxer, box_limits
 from lakerunner.services.ingest import Ingest, IngestParts
 from lakerunner.services.lister import Lister, Newcomers
 from lakerunner.services.otlp_ports import open_otlp_ports
-from lakerunner.services.parts import Parts, Say, authenticator, key_prefix, now_ns, open_worker, refuse_open_worker
+from lakerunner.services.parts import (
+    Parts,
+    Say,
+    authenticator,
+    key_prefix,
+    now_ns,
+    open_coordinator,
+    open_worker,
+    refuse_open_worker,
+)
 from lakerunner.services.queue_door import QueueDoor
 from lakerunner.services.queues import open_queues
 from lakerunner.services.relay import Relay
@@ -108,16 +118,16 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     urls = [url.strip().rstrip("/") for url in settings.workers.split(",") if url.strip()]
+    workers: Workers
     if urls:
-        workers = RemoteWorkers(urls, settings.worker_key, settings.query_seconds + 30)
-        parts.runtime.defer("query workers", workers.close)
-        run = workers.run
+        workers = remote = RemoteWorkers(urls, settings.worker_key, settings.query_seconds + 30)
+        parts.runtime.defer("query workers", remote.close)
         say(f"query workers: {', '.join(urls)}")
     else:
-        run = open_worker(settings, parts.store).run
+        workers = OneWorker(open_worker(settings, parts.store))
     slots = asyncio.Semaphore(settings.query_concurrency)
     who = _authenticator(parts)
-    sql = SqlApi(Engine(parts.index, run), who, now_ns, slots)
+    sql = SqlApi(Engine(parts.index, workers, open_coordinator(settings)), who, now_ns, slots)
     again = Announcer(parts.index, parts.store, settings.routes.route_of).again
     return [*sql.routes(), *ObjectsApi(parts.index.sources, who, again).routes()]
 

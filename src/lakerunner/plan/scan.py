@@ -1,0 +1,85 @@
+"""A scan: which columns of which rows of one signal a plan reads, and what it knows of those rows.
+
+Comes from the languages; read by query/, which leaves out what cannot matter: segments by time and by what the index
+knows of them, row groups by the text index and by Parquet's statistics. Nothing here names an organization: whose
+segments a scan reads is decided by the caller's credentials, in query/engine.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lakerunner.model.signal import SCOPES, signal_named
+from lakerunner.model.time import TimeRange
+
+
+@dataclass(frozen=True, order=True)
+class Attribute:
+    """One attribute by key. `scope` is a map column of the signal: attributes, resource_attributes, ..."""
+
+    scope: str
+    key: str
+
+    def __post_init__(self) -> None:
+        if self.scope not in {scope.map_column for scope in SCOPES}:
+            raise ValueError(f"{self.scope} is not a scope")
+
+
+@dataclass(frozen=True)
+class Equals:
+    """The column, or the text of the attribute, is one of these values; of an id, lower-case hexadecimal text."""
+
+    column: str | Attribute
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Contains:
+    """The text of the column or attribute holds this literal; `ignore_case` as ILIKE does it, letter by letter."""
+
+    column: str | Attribute
+    literal: str
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True)
+class Present:
+    """The attribute is not null."""
+
+    attribute: Attribute
+
+
+Condition = Equals | Contains | Present
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One table reference. The relation gives exactly `columns` (LakeQL names), then one text column for each of
+    `attributes` and one column of bytes for each of `ids`, so that ids can be compared as they are stored.
+    Rows outside `time`, or that do not meet all of `conditions`, may be left out: the query does not want them. They
+    may also be there: the query's own filter is what counts.
+
+    The names of the further columns are the scan's own, so that no other relation of the query has them."""
+
+    relation: str
+    signal: str
+    time: TimeRange
+    columns: tuple[str, ...]
+    attributes: tuple[Attribute, ...] = ()
+    ids: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    def __post_init__(self) -> None:
+        signal_named(self.signal)
+
+
+def attribute_column(relation: str, attribute: Attribute) -> str:
+    """The name under which a scan's relation gives this attribute. Keys differ by case, names in DuckDB do not."""
+    key = re.sub(r"[A-Z\\]", r"\\\g<0>", attribute.key)
+    return f"{relation}.{attribute.scope}[{key}]"
+
+
+def id_column(relation: str, column: str) -> str:
+    """The name under which a scan's relation gives the bytes of this id."""
+    return f"{relation}.{column}.bytes"

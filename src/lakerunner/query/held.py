@@ -1,0 +1,28 @@
+"""Segments' files on a worker's own disk, as the cache hands them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from lakerunner.query.account import Account
+
+
+@dataclass(frozen=True)
+class HeldFile:
+    """Only these rows may be read, half-open ranges of row numbers in order; None: all. What the file has elsewhere, or
+    in other columns than the scan's, may be a hole."""
+
+    path: Path
+    rows: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Held:
+    """`files` by segment id; a segment of which no row can matter has none. `account` says what was pruned, fetched and
+    found here."""
+
+    files: Mapping[UUID, HeldFile]
+    account: Account
