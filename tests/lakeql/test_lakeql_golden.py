@@ -17,19 +17,23 @@ from lakerunner.lakeql.constants import time_text
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.plan.scan import Scan
+from lakerunner.query.types import BoundTypes
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
+TYPES = BoundTypes()
 FILES = sorted((Path(__file__).parents[1] / "golden" / "lakeql").glob("*.txt"))
 CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)
 
 
 def described(sql: str) -> str:
     try:
-        plan = compile_sql(sql, OWN, NOW)
+        plan = compile_sql(sql, OWN, NOW, types=TYPES)
     except UserError as error:
         return f"{type(error).__name__}: {error}"
-    return "\n".join([*map(described_scan, plan.scans), plan.sql])
+    leaves = [line for leaf in plan.leaves for line in (described_scan(leaf.scan), f"    {leaf.sql}")]
+    rounds = [f"rounds: {plan.rounds}"] if plan.rounds else []
+    return "\n".join([*leaves, *rounds, plan.sql])
 
 
 def described_scan(scan: Scan) -> str:

@@ -8,40 +8,45 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlglot import exp
-from sqlglot.errors import ErrorLevel, UnsupportedError
+from sqlglot.errors import UnsupportedError
 
 from lakerunner.lakeql.allowed import check_allowed
 from lakerunner.lakeql.bounds import check_bounds
 from lakerunner.lakeql.compare import Comparisons
 from lakerunner.lakeql.constants import Constants
-from lakerunner.lakeql.dialect import DIALECT
 from lakerunner.lakeql.prune import narrow_scans
 from lakerunner.lakeql.resolve import resolve
 from lakerunner.lakeql.rewrite import (
     fix_now,
-    hide_further_columns,
-    keep_names,
     keep_times_exact,
     output_names,
     read_attributes,
     take_columns,
 )
 from lakerunner.lakeql.source import MAX_LENGTH, Source
+from lakerunner.lakeql.split import Splitter
 from lakerunner.model.errors import UserError
-from lakerunner.plan.sql import Leaf, SqlPlan
+from lakerunner.plan.sql import SqlPlan
+from lakerunner.plan.types import Types
 
 
-def compile_sql(text: str, organization: UUID, now_ns: int, *, max_length: int = MAX_LENGTH) -> SqlPlan:
+def compile_sql(
+    text: str, organization: UUID, now_ns: int, *, types: Types | None = None, max_length: int = MAX_LENGTH
+) -> SqlPlan:
     """The plan of one SELECT. UserError with a position where the text is wrong or asks for what is not available,
-    NotAllowed where it asks for another organization, TooLarge beyond max_length characters."""
+    NotAllowed where it asks for another organization, TooLarge beyond max_length characters. Without `types`
+    workers group nothing."""
     try:
-        return _compiled(Source(text), organization, Constants(now_ns), max_length)
+        return _compiled(Source(text), organization, Constants(now_ns), types, max_length)
     except RecursionError:
         raise UserError("the query is nested too deeply: give inner parts a name with WITH") from None
+    except UnsupportedError as error:
+        raise UserError(f"not available: {error}") from None
 
 
-def _compiled(source: Source, organization: UUID, constants: Constants, max_length: int) -> SqlPlan:
+def _compiled(
+    source: Source, organization: UUID, constants: Constants, types: Types | None, max_length: int
+) -> SqlPlan:
     tree = source.parse(max_length)
     check_allowed(tree, source)
     check_bounds(tree, constants, source)
@@ -52,21 +57,6 @@ def _compiled(source: Source, organization: UUID, constants: Constants, max_leng
     read_attributes(tree, resolution)
     keep_times_exact(tree, resolution)
     fix_now(tree, constants)
+    named = {id(draft): set(draft.columns) for draft in resolution.drafts}
     take_columns(tree, resolution)
-    hide_further_columns(resolution)
-    keep_names(names)
-    scans = [draft.scan() for draft in resolution.drafts]
-    return SqlPlan(_sql(tree), tuple(Leaf(scan, f'SELECT * FROM "{scan.relation}"') for scan in scans))
-
-
-def _sql(tree: exp.Query) -> str:
-    try:
-        return tree.sql(
-            DIALECT,
-            identify=True,
-            normalize_functions=False,
-            comments=False,
-            unsupported_level=ErrorLevel.RAISE,
-        )
-    except UnsupportedError as error:
-        raise UserError(f"not available: {error}") from None
+    return Splitter(resolution, names, named, types).plan(tree)

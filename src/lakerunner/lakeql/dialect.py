@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, generator
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
@@ -115,3 +116,10 @@ class LakeQL(DuckDB):
 
 
 DIALECT = LakeQL()
+
+
+def written(node: exp.Expr, *, identify: bool = True) -> str:
+    """The SQL of a tree or of a part of it; `identify`: every name quoted, so that none is taken for a keyword."""
+    return node.sql(
+        DIALECT, identify=identify, normalize_functions=False, comments=False, unsupported_level=ErrorLevel.RAISE
+    )

@@ -38,14 +38,14 @@ def narrow_scans(resolution: Resolution, constants: Constants) -> None:
 def _conditions(select: exp.Select) -> Iterator[exp.Expr]:
     where, joins = select.args.get("where"), select.args.get("joins") or []
     if where and not any(join.method for join in joins):
-        yield from _conjuncts(where.this)
+        yield from conjuncts(where.this)
     if all(not join.side and not join.method and join.kind in ("", "INNER", "CROSS") for join in joins):
         for join in joins:
             if on := join.args.get("on"):
-                yield from _conjuncts(on)
+                yield from conjuncts(on)
 
 
-def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
     pending = [node]
     while pending:
         node = pending.pop()

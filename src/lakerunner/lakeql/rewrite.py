@@ -5,11 +5,13 @@ What always holds: a projection that is rewritten keeps the name the user would 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
 
 from lakerunner.lakeql.constants import Constants, time_text
-from lakerunner.lakeql.dialect import DIALECT
+from lakerunner.lakeql.dialect import written
 from lakerunner.lakeql.functions import MICROSECOND_FUNCTIONS, MICROSECONDS
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
@@ -27,14 +29,16 @@ _CUT_TO = {
 
 def output_names(tree: exp.Query) -> list[tuple[exp.Select, list[str]]]:
     """The projections of every SELECT as they are now, for `keep_names`."""
-    return [(select, [_text(node) for node in select.expressions]) for select in tree.find_all(exp.Select)]
+    return [
+        (select, [written(node, identify=False) for node in select.expressions]) for select in tree.find_all(exp.Select)
+    ]
 
 
 def keep_names(names: list[tuple[exp.Select, list[str]]]) -> None:
     """Name each projection that has changed since by what stood there; DuckDB names the others itself."""
     for select, texts in names:
         for node, text in zip(list(select.expressions), texts, strict=True):
-            if isinstance(node, exp.Alias | exp.Star) or node.is_star or _text(node) == text:
+            if isinstance(node, exp.Alias | exp.Star) or node.is_star or written(node, identify=False) == text:
                 continue
             node.replace(exp.alias_(node.copy(), text, quoted=True))
 
@@ -92,15 +96,16 @@ def take_columns(tree: exp.Query, resolution: Resolution) -> None:
             found.draft.columns.add(found.column.name)
 
 
-def hide_further_columns(resolution: Resolution) -> None:
-    """A star shows a table's columns, not what its scan gives besides."""
+def hide_further_columns(resolution: Resolution, given: Callable[[Draft], list[str]]) -> None:
+    """A star shows a table's columns, not what it is given besides."""
     for star, drafts in resolution.stars:
-        further = [exp.to_identifier(name, quoted=True) for draft in drafts for name in _further(draft)]
+        further = [exp.to_identifier(name, quoted=True) for draft in drafts for name in given(draft)]
         if further:
             star.set("except_", [*(star.args.get("except_") or []), *further])
 
 
-def _further(draft: Draft) -> list[str]:
+def further_columns(draft: Draft) -> list[str]:
+    """What the scan gives beside the table's columns."""
     attributes = [attribute_column(draft.relation, attribute) for attribute in sorted(draft.attributes)]
     return attributes + [id_column(draft.relation, column) for column in sorted(draft.ids)]
 
@@ -118,7 +123,3 @@ def _cut(node: exp.Expr, unit: str) -> None:
 
 def _timestamp(text: str) -> exp.Expr:
     return exp.cast(exp.Literal.string(text), DType.TIMESTAMP)
-
-
-def _text(node: exp.Expr) -> str:
-    return node.sql(DIALECT, normalize_functions=False, comments=False)

@@ -38,11 +38,14 @@ class Rounds:
 
 @dataclass(frozen=True)
 class SqlPlan:
-    """`sql` is DuckDB's dialect and names only the leaves' relations. `rounds` None: all at once."""
+    """`sql` is DuckDB's dialect and names only the leaves' relations. `rounds` None: all at once. `once`: the SQL reads
+    its one leaf a single time, so its rows may be a stream. `passes`: it hands the leaf's rows on as they are."""
 
     sql: str
     leaves: tuple[Leaf, ...]
     rounds: Rounds | None = None
+    once: bool = False
+    passes: bool = False
 
     @property
     def scans(self) -> tuple[Scan, ...]:

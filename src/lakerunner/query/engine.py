@@ -24,6 +24,7 @@ from lakerunner.query.answer import Answer
 from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.gather import Gather
 from lakerunner.query.syntax import Syntax
+from lakerunner.query.types import BoundTypes
 from lakerunner.query.workers import Workers
 
 
@@ -55,10 +56,11 @@ class Engine:
         self._workers = workers
         self._coordinator = coordinator
         self._syntax = Syntax()
+        self._types = BoundTypes()
 
     def sql(self, organization: UUID, question: Question) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
-        plan = compile_sql(question.text, organization, question.now_ns)
+        plan = compile_sql(question.text, organization, question.now_ns, types=self._types)
         self._syntax.check(question.text)
         gathers = self._gathers(organization, plan)
 
@@ -70,7 +72,7 @@ class Engine:
         def account() -> Account:
             return reduce(add, (gather.account for gather in gathers), Account())
 
-        return self._coordinator.run(plan.sql, relations, account)
+        return self._coordinator.run(_limited(plan), relations, account)
 
     def _gathers(self, organization: UUID, plan: SqlPlan) -> list[Gather]:
         """Scans over the same range read the same segments, also when a compaction commits in between."""
@@ -81,3 +83,11 @@ class Engine:
         return [
             Gather(organization, leaf, picked[leaf.scan.signal, leaf.scan.time], self._workers) for leaf in plan.leaves
         ]
+
+
+def _limited(plan: SqlPlan) -> str:
+    """All rounds at once: what they would count is counted by the SQL."""
+    if plan.rounds is None:
+        return plan.sql
+    limit = f" LIMIT {plan.rounds.limit}" if plan.rounds.limit is not None else ""
+    return f"{plan.sql}{limit} OFFSET {plan.rounds.offset}"

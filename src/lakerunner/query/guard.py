@@ -15,13 +15,16 @@ import duckdb
 
 from lakerunner.lakeql.functions import FUNCTIONS, MICROSECONDS, TABLE_FUNCTIONS
 from lakerunner.model.errors import UserError
+from lakerunner.query.kernels import KERNELS
 
 # What operators and syntax become: [1, 2], x IN [..], comprehensions, LIKE ... ESCAPE, count(*), WITHIN GROUP.
 _SYNTAX = """
 count_star list_apply like_escape not_like_escape ilike_escape not_ilike_escape array_extract
 ~~ !~~ ~~* !~~* ~~~ ->> -> || && @> <@ + - * / // % ** ^ & | ~ << >> ^@
 """
-_CALLABLE = FUNCTIONS | {*_SYNTAX.split(), MICROSECONDS}
+# What our own rewriting calls; no user's text can.
+_OURS = {MICROSECONDS, "sum_bin", "sum_part", *(kernel.name for kernel in KERNELS)}
+_CALLABLE = FUNCTIONS | {*_SYNTAX.split(), *_OURS}
 _CLASSES = """
 BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR STAR SUBQUERY TYPE WINDOW
 """

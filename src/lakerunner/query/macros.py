@@ -7,6 +7,8 @@ a column of its own or in the overflow map, the text is the same.
 
 from __future__ import annotations
 
+from lakerunner.query.kernels import INFINITY, MINUS_INFINITY, NOT_A_NUMBER, ODD
+
 _TYPED_TEXT = r"""
 CREATE TEMP MACRO typed_text(v) AS CASE
     WHEN starts_with(v, '"') THEN json_extract_string(v, '$')
@@ -47,5 +49,33 @@ CREATE TEMP MACRO microseconds(t) AS make_timestamp(floor_of_thousand(epoch_ns(C
 _FLOOR_OF_THOUSAND = """
 CREATE TEMP MACRO floor_of_thousand(n) AS (n - (n % 1000 + 1000) % 1000) // 1000
 """
+# A double as part * 2^(-32 * bin), part a whole number of at most 88 bits: exact, as is the sum of parts of one bin.
+# The exponent need only be about right. Multiplied in two steps, as 2^1074 is no double. What is no finite number is
+# counted in a bin of its own (query/kernels.py).
+_SUM_BIN = f"""
+CREATE TEMP MACRO sum_bin(x) AS CASE
+    WHEN x IS NULL THEN NULL
+    WHEN NOT isfinite(x) THEN {ODD}
+    WHEN x = 0 THEN 0
+    ELSE CAST(floor((53 - log2(abs(x))) / 32) AS INTEGER) + 1
+END
+"""
+_SUM_PART = f"""
+CREATE TEMP MACRO sum_part(x) AS CASE
+    WHEN x IS NULL OR x = 0 THEN CAST(0 AS HUGEINT)
+    WHEN isnan(x) THEN CAST({NOT_A_NUMBER} AS HUGEINT)
+    WHEN isinf(x) THEN CASE WHEN x > 0 THEN CAST({INFINITY} AS HUGEINT) ELSE CAST({MINUS_INFINITY} AS HUGEINT) END
+    ELSE CAST(x * pow(2.0::DOUBLE, 16 * sum_bin(x)) * pow(2.0::DOUBLE, 16 * sum_bin(x)) AS HUGEINT)
+END
+"""
 
-MACROS = (_TYPED_TEXT, _DOUBLE_TEXT, _FIRST_OF_EACH, _ATTRIBUTE_MAP, _FLOOR_OF_THOUSAND, _MICROSECONDS)
+MACROS = (
+    _TYPED_TEXT,
+    _DOUBLE_TEXT,
+    _FIRST_OF_EACH,
+    _ATTRIBUTE_MAP,
+    _FLOOR_OF_THOUSAND,
+    _MICROSECONDS,
+    _SUM_BIN,
+    _SUM_PART,
+)

@@ -66,7 +66,7 @@ def relation_sql(unit: WorkUnit, files: Mapping[UUID, HeldFile]) -> str:
     selects = [
         _group_sql(scan, segments, [files[segment.id].path for segment in segments]) for segments in _groups(scan, held)
     ]
-    return "\nUNION ALL\n".join(selects) if selects else _empty_sql(scan)
+    return "\nUNION ALL\n".join(selects) if selects else empty_sql(scan)
 
 
 def quoted(name: str) -> str:
@@ -98,7 +98,7 @@ def _group_sql(scan: Scan, segments: list[Segment], files: list[Path]) -> str:
     return f"{_select(outputs)}\nFROM read_parquet([{listed}], hive_partitioning = false)"
 
 
-def _empty_sql(scan: Scan) -> str:
+def empty_sql(scan: Scan) -> str:
     """No rows, but the names and types a query can be bound to."""
     outputs = [(f"CAST(NULL AS {column.type})", column.name) for column in _columns(scan)]
     outputs += [("CAST(NULL AS VARCHAR)", attribute_column(scan.relation, a)) for a in scan.attributes]

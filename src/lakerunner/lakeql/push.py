@@ -1,0 +1,85 @@
+"""Conditions that workers check: those of a WHERE that speak of one table alone, taken out of the query and given to
+its scan's leaf.
+
+Sound where leaving a row out before a join is the same as after it: for every table where all joins are inner ones,
+else for the first one as long as no join can fill it with NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from lakerunner.lakeql.functions import FUNCTIONS_BY_KIND
+from lakerunner.lakeql.prune import conjuncts
+from lakerunner.lakeql.resolve import Resolution
+from lakerunner.lakeql.scope import Draft
+
+AGGREGATES = frozenset(FUNCTIONS_BY_KIND["aggregate"])
+_INNER = ("", "INNER", "CROSS")
+
+
+class Pushed:
+    """The conditions that were taken, as SQL, by draft."""
+
+    def __init__(self, resolution: Resolution) -> None:
+        self._resolution = resolution
+        self.filters: dict[int, list[exp.Expr]] = {id(draft): [] for draft in resolution.drafts}
+        for select, drafts in resolution.selects:
+            self._push(select, drafts)
+
+    def of(self, draft: Draft) -> list[exp.Expr]:
+        return self.filters[id(draft)]
+
+    def _push(self, select: exp.Select, drafts: list[Draft]) -> None:
+        joins = select.args.get("joins") or []
+        inner = all(not join.side and not join.method and join.kind in _INNER for join in joins)
+        fills = any(join.side in ("RIGHT", "FULL") for join in joins)
+        may = drafts if inner else [draft for draft in drafts if not fills and _is_first(select, draft)]
+        where = select.args.get("where")
+        left = [node for node in conjuncts(where.this) if not self._take(node, may)] if where else []
+        if where:
+            select.set("where", exp.Where(this=_all(left)) if left else None)
+        for join in joins if inner else ():
+            for node in conjuncts(join.args["on"]) if join.args.get("on") else ():
+                self._take(node.copy(), may, like=node)
+
+    def _take(self, node: exp.Expr, drafts: list[Draft], like: exp.Expr | None = None) -> bool:
+        for draft in drafts:
+            if speaks_of(like or node, draft, self._resolution):
+                self.filters[id(draft)].append(node)
+                return True
+        return False
+
+
+def speaks_of(node: exp.Expr, draft: Draft, resolution: Resolution) -> bool:
+    """Whether this is an expression of one row of this table and of nothing else."""
+    columns = list(node.find_all(exp.Column))
+    if not columns or any(True for _ in _beyond_a_row(node)):
+        return False
+    return all(is_of(column, draft, resolution) for column in columns)
+
+
+def is_of(column: exp.Column, draft: Draft, resolution: Resolution) -> bool:
+    """Whether this is a column of the table, or one that its scan gives besides."""
+    return resolution.found(column).draft is draft or column.name.startswith(f"{draft.relation}.")
+
+
+def _beyond_a_row(node: exp.Expr) -> Iterator[exp.Expr]:
+    for inner in node.find_all(exp.Query, exp.Window, exp.Star, exp.Anonymous):
+        if not isinstance(inner, exp.Anonymous) or inner.name.lower() in AGGREGATES or inner.name.lower() == "unnest":
+            yield inner
+
+
+def _is_first(select: exp.Select, draft: Draft) -> bool:
+    first = select.args["from_"].this
+    return isinstance(first, exp.Table) and first.name == draft.relation
+
+
+def _all(conditions: list[exp.Expr]) -> exp.Expr:
+    """The nodes themselves, joined by AND: what is known of their columns hangs on the nodes."""
+    joined = conditions[0]
+    for condition in conditions[1:]:
+        joined = exp.And(this=joined, expression=condition)
+    return joined
