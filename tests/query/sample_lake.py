@@ -31,7 +31,7 @@ from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import Limits
 from lakerunner.query.instance import Instances
 from lakerunner.query.worker import QueryWorker
-from lakerunner.query.workers import OneWorker, Worker
+from lakerunner.query.workers import OneWorker, Worker, Workers
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 OTHER = UUID("56780000-0000-4000-8000-000000000000")
@@ -265,9 +265,9 @@ class Lake:
         cache = SegmentCache(self.store, self.directory / "cache", limits.pop("cache_bytes", 1 << 30))
         return QueryWorker(cache, self.instances(**limits))
 
-    def engine(self, worker: Worker | None = None, **limits: Any) -> Engine:
+    def engine(self, worker: Worker | None = None, workers: Workers | None = None, **limits: Any) -> Engine:
         coordinator = Coordinator(self.instances(**limits))
-        return Engine(self, OneWorker(worker or self.worker(**limits)), coordinator)
+        return Engine(self, workers or OneWorker(worker or self.worker(**limits)), coordinator)
 
     def plain(self) -> duckdb.DuckDBPyConnection:
         """DuckDB over a table `logs` of all own records."""
