@@ -1,0 +1,160 @@
+"""Queries over ten million log rows, each beside what it is measured against, in one run.
+
+    service + text      our engine against DuckDB over the same rows unsorted, nothing pruned
+    needle              likewise, for an id that one row has
+    level per minute    our engine against hand-written DuckDB over our own files
+    first row           of a query that gives millions of rows, against the time it takes in all
+    second run          of a query whose segments have not changed, against its first
+
+The engine runs as `lakerunner up` runs it: one worker, PostgreSQL for the index, all answers checked against DuckDB's. Ways take
+turns, the best turn of each counts.
+
+    python bench/query_logs.py [--rows 10000000] [--lake DIR] [--repeat 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from _lake import OPENING_NS, ORGANIZATION, BenchLake, bench_lake
+from lakerunner.query.engine import Engine, Question
+from lakerunner.services.parts import open_engine
+from lakerunner.settings import Settings
+
+LEVELS = "SELECT date_trunc('minute', timestamp) AS minute, severity, count(*) AS n FROM {logs} GROUP BY ALL ORDER BY ALL"
+SERVICE_TEXT = "SELECT count(*) AS n FROM {logs} WHERE service_name = '{service}' AND message LIKE '%{text}%'"
+NEEDLE = "SELECT count(*) AS n FROM {logs} WHERE message LIKE '%{needle}%'"
+LONG = "SELECT timestamp, service_name, message FROM {logs} WHERE severity = 'INFO'"
+TARGETS = {"service + text": 1 / 20, "needle": 1 / 25, "level per minute": 1.3, "first row": 1 / 10}
+
+
+@dataclass(frozen=True)
+class Duel:
+    """Two ways to the same answer."""
+
+    name: str
+    ours: Callable[[], Any]
+    theirs: Callable[[], Any]
+
+
+def asked(engine: Engine, sql: str, salt: list[int]) -> list[dict[str, Any]]:
+    """`salt` makes each question a new one, so that nothing is answered from a cache of results."""
+    salt[0] += 1
+    answer = engine.sql(ORGANIZATION, Question(f"{sql} -- {salt[0]}", OPENING_NS))
+    return [row for batch in answer for row in batch.to_pylist()]
+
+
+def best_of(repeat: int, duels: list[Duel]) -> dict[str, tuple[float, float]]:
+    best = {duel.name: (float("inf"), float("inf")) for duel in duels}
+    for _ in range(repeat):
+        for duel in duels:
+            mine, ours = timed(duel.ours)
+            other, theirs = timed(duel.theirs)
+            if ours != theirs:
+                sys.exit(f"{duel.name}: the answers differ: {str(ours)[:300]} and {str(theirs)[:300]}")
+            best[duel.name] = min(best[duel.name][0], mine), min(best[duel.name][1], other)
+    return best
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    answer = work()
+    return time.perf_counter() - began, answer
+
+
+def first_and_all(engine: Engine, sql: str) -> tuple[float, float, int]:
+    began = time.perf_counter()
+    answer = engine.sql(ORGANIZATION, Question(sql, OPENING_NS))
+    first, rows = 0.0, 0
+    for batch in answer:
+        first = first or time.perf_counter() - began
+        rows += batch.num_rows
+    return first, time.perf_counter() - began, rows
+
+
+def run(lake: BenchLake, engine: Engine, repeat: int) -> bool:
+    plain = duckdb.connect()
+    sorted_, unsorted = (f"read_parquet({files})" for files in (lake.files, lake.unsorted_files))
+    salt = [0]
+
+    def ours(sql: str) -> Callable[[], Any]:
+        return lambda: asked(engine, sql.format(logs="logs"), salt)
+
+    def theirs(sql: str, files: str) -> Callable[[], Any]:
+        return lambda: plain.sql(sql.format(logs=files)).to_arrow_table().to_pylist()
+
+    needle = one(plain, f"SELECT lower(hex(trace_id)) FROM {unsorted} WHERE trace_id IS NOT NULL LIMIT 1 OFFSET 4000000")
+    service_text = SERVICE_TEXT.replace("{service}", "checkout").replace("{text}", "declined")
+    trace = f"SELECT count(*) AS n FROM {{logs}} WHERE trace_id = '{needle}'"
+    their_trace = f"SELECT count(*) AS n FROM {{logs}} WHERE lower(hex(trace_id)) = '{needle}'"
+    absent = NEEDLE.replace("{needle}", "no such words in here")
+    best = best_of(
+        repeat,
+        [
+            Duel("service + text", ours(service_text), theirs(service_text, unsorted)),
+            Duel("needle (trace id)", ours(trace), theirs(their_trace, unsorted)),
+            Duel("needle (absent words)", ours(absent), theirs(absent, unsorted)),
+            Duel("level per minute", ours(LEVELS), theirs(LEVELS, sorted_)),
+        ],
+    )
+    ok = True
+    for name, (mine, other) in best.items():
+        target = next(value for known, value in TARGETS.items() if name.startswith(known))
+        ok = report(name, mine, other, target) and ok
+    first, total, rows = first_and_all(engine, LONG.format(logs="logs"))
+    ok = report(f"first row of {rows}", first, total, TARGETS["first row"]) and ok
+    slow, answer = timed(lambda: asked_as_it_is(engine, LEVELS.format(logs="logs")))
+    fast, again = timed(lambda: asked_as_it_is(engine, LEVELS.format(logs="logs")))
+    if answer != again:
+        sys.exit("the second run gave another answer")
+    print(f"{'second run':24} {fast * 1e3:9.1f} ms  first {slow * 1e3:9.1f} ms   1/{slow / fast:.1f}")
+    return ok
+
+
+def asked_as_it_is(engine: Engine, sql: str) -> list[dict[str, Any]]:
+    return [row for batch in engine.sql(ORGANIZATION, Question(sql, OPENING_NS)) for row in batch.to_pylist()]
+
+
+def report(name: str, mine: float, other: float, target: float) -> bool:
+    ratio = mine / other
+    shown, aim = (f"{value:.2f}x" if value > 0.9 else f"1/{1 / value:.1f}" for value in (ratio, target))
+    print(f"{name:24} {mine * 1e3:9.1f} ms  against {other * 1e3:9.1f} ms   {shown:8} (target {aim})")
+    return ratio <= target
+
+
+def one(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+    (value,) = connection.execute(sql).fetchone() or (None,)
+    return value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--lake", type=Path, help="keep the lake here, and take it if it is there")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as scratch:
+        began = time.perf_counter()
+        with bench_lake(options.lake or Path(scratch) / "lake", options.rows) as lake:
+            size = sum(segment.bytes for segment in lake.segments)
+            print(
+                f"{options.rows} rows in {len(lake.segments)} segments, {size / 1e6:.0f} MB, "
+                f"ready after {time.perf_counter() - began:.0f} s; best of {options.repeat}"
+            )
+            settings = replace(Settings(), home=Path(scratch), query_max_rows=100_000_000)
+            engine = open_engine(settings, lake.index, lake.store)
+            if not run(lake, engine, options.repeat):
+                sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
