@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from lakerunner.query.account import Account
 from lakerunner.query.guard import check_sql
-from lakerunner.query.instance import Instances, lock
-from lakerunner.query.kernels import KERNELS
+from lakerunner.query.instance import Instances
 from lakerunner.query.running import Running
 
 
@@ -35,12 +34,9 @@ class Coordinator:
         def open_(held: ExitStack) -> duckdb.DuckDBPyConnection:
             given = relations(held)
             connection = self._instances.open(held)
-            for kernel in KERNELS:
-                kernel.create(connection)
             for name, rows in given.items():
                 connection.register(name, rows)
             check_sql(connection, sql, set(given))
-            lock(connection)
             return connection
 
         return Running(sql, open_, self._instances.limits, account)

@@ -35,7 +35,7 @@ _RELATIONS = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQU
 
 def check_sql(connection: duckdb.DuckDBPyConnection, sql: str, relations: set[str]) -> None:
     """UserError unless the SQL is one SELECT over these relations that calls nothing but allowed functions."""
-    (serialized,) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone() or ("{}",)
+    ((serialized,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
     parsed = json.loads(serialized)
     if parsed.get("error") or len(parsed.get("statements", ())) != 1:
         said = str(parsed.get("error_message", "not one SELECT")).partition("\n")[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from lakerunner.query.kernels import INFINITY, MINUS_INFINITY, NOT_A_NUMBER, ODD
 
 _TYPED_TEXT = r"""
-CREATE TEMP MACRO typed_text(v) AS CASE
+CREATE MACRO typed_text(v) AS CASE
     WHEN starts_with(v, '"') THEN json_extract_string(v, '$')
     WHEN v = 'null' THEN NULL
     WHEN NOT starts_with(v, '{"') THEN v
@@ -22,7 +22,7 @@ CREATE TEMP MACRO typed_text(v) AS CASE
 END
 """
 _DOUBLE_TEXT = """
-CREATE TEMP MACRO double_text(d) AS CASE
+CREATE MACRO double_text(d) AS CASE
     WHEN isnan(d) THEN 'NaN'
     WHEN isinf(d) THEN CASE WHEN d > 0 THEN 'Infinity' ELSE '-Infinity' END
     ELSE CAST(d AS VARCHAR)
@@ -31,29 +31,29 @@ END
 # A key may occur twice in OTLP, not in a DuckDB map: the first one counts. A macro's argument is planned anew wherever
 # it stands, and this one is long: the outer lambda names it once.
 _FIRST_OF_EACH = """
-CREATE TEMP MACRO first_of_each(entries) AS list_transform([entries], lambda es: CASE
+CREATE MACRO first_of_each(entries) AS list_transform([entries], lambda es: CASE
     WHEN len(list_distinct(list_transform(es, lambda e: e.key))) = len(es) THEN es
     ELSE list_filter(es, lambda e, i: list_position(list_transform(es, lambda x: x.key), e.key) = i)
 END)[1]
 """
 _ATTRIBUTE_MAP = """
-CREATE TEMP MACRO attribute_map(columns, overflow) AS map_from_entries(list_sort(first_of_each(list_concat(
+CREATE MACRO attribute_map(columns, overflow) AS map_from_entries(list_sort(first_of_each(list_concat(
     list_filter(columns, lambda e: e.value IS NOT NULL),
     list_transform(map_entries(overflow), lambda e: {'key': e.key, 'value': typed_text(e.value)})
 ))))
 """
 # DuckDB's own cast rounds, and 23:59:59.9999999 becomes the next day; this one cuts, before 1970 too.
 _MICROSECONDS = """
-CREATE TEMP MACRO microseconds(t) AS make_timestamp(floor_of_thousand(epoch_ns(CAST(t AS TIMESTAMP_NS))))
+CREATE MACRO microseconds(t) AS make_timestamp(floor_of_thousand(epoch_ns(CAST(t AS TIMESTAMP_NS))))
 """
 _FLOOR_OF_THOUSAND = """
-CREATE TEMP MACRO floor_of_thousand(n) AS (n - (n % 1000 + 1000) % 1000) // 1000
+CREATE MACRO floor_of_thousand(n) AS (n - (n % 1000 + 1000) % 1000) // 1000
 """
 # A double as part * 2^(-32 * bin), part a whole number of at most 88 bits: exact, as is the sum of parts of one bin.
 # The exponent need only be about right. Multiplied in two steps, as 2^1074 is no double. What is no finite number is
 # counted in a bin of its own (query/kernels.py).
 _SUM_BIN = f"""
-CREATE TEMP MACRO sum_bin(x) AS CASE
+CREATE MACRO sum_bin(x) AS CASE
     WHEN x IS NULL THEN NULL
     WHEN NOT isfinite(x) THEN {ODD}
     WHEN x = 0 THEN 0
@@ -61,7 +61,7 @@ CREATE TEMP MACRO sum_bin(x) AS CASE
 END
 """
 _SUM_PART = f"""
-CREATE TEMP MACRO sum_part(x) AS CASE
+CREATE MACRO sum_part(x) AS CASE
     WHEN x IS NULL OR x = 0 THEN CAST(0 AS HUGEINT)
     WHEN isnan(x) THEN CAST({NOT_A_NUMBER} AS HUGEINT)
     WHEN isinf(x) THEN CASE WHEN x > 0 THEN CAST({INFINITY} AS HUGEINT) ELSE CAST({MINUS_INFINITY} AS HUGEINT) END

@@ -14,6 +14,7 @@ from typing import TypeVar
 import duckdb
 import pyarrow as pa
 
+from lakerunner.model.errors import LakerunnerError
 from lakerunner.query.account import Account
 from lakerunner.query.failures import Limits, cancelled, too_many_rows, translated
 
@@ -25,7 +26,8 @@ T = TypeVar("T")
 
 class Running:
     """An Answer (query/answer.py) of this process. One thread reads it; any thread may close it. `open_` gives the
-    connection that has the SQL's relations, locked; what it leaves in the stack is closed at the end."""
+    connection that has the SQL's relations; what it leaves in the stack is closed at the end. `cause` is what went
+    wrong where the rows of those relations come from: DuckDB passes on no more than its text."""
 
     def __init__(
         self,
@@ -33,11 +35,13 @@ class Running:
         open_: Callable[[ExitStack], duckdb.DuckDBPyConnection],
         limits: Limits,
         account: Callable[[], Account] = Account,
+        cause: Callable[[], LakerunnerError | None] = lambda: None,
     ) -> None:
         self._sql = sql
         self._open = open_
         self._limits = limits
         self._account = account
+        self._cause = cause
         self._held = ExitStack()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._reader: pa.RecordBatchReader | None = None
@@ -55,6 +59,10 @@ class Running:
     @property
     def account(self) -> Account:
         return self._account()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         schema, rows = self.schema, 0
@@ -106,7 +114,7 @@ class Running:
         except BaseException as error:
             self._closed = True
             if isinstance(error, duckdb.Error | pa.ArrowException | OSError):
-                raise translated(error, self._limits) from None
+                raise self._cause() or translated(error, self._limits) from None
             raise
         finally:
             with self._state:

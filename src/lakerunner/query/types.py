@@ -18,7 +18,7 @@ class BoundTypes:
     def __init__(self) -> None:
         self._connection = duckdb.connect(config={"threads": "1", "python_enable_replacements": "false"})
         for macro in MACROS:
-            self._connection.execute(macro.replace("CREATE TEMP MACRO", "CREATE MACRO"))
+            self._connection.execute(macro)
         self._connection.execute("SET enable_external_access = false; SET lock_configuration = true")
 
     def of(self, sql: str, scan: Scan) -> list[tuple[str, str]] | None:

@@ -1,7 +1,8 @@
-"""Works units of work out: each in a DuckDB instance of its own, that can reach nothing but its own segments."""
+"""Works units of work out: each on a DuckDB connection of its own, that can reach nothing but its own segments."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,49 +13,75 @@ import duckdb
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.guard import check_sql
-from lakerunner.query.instance import Instances, lock
+from lakerunner.query.instance import Instances
 from lakerunner.query.running import Running
 from lakerunner.query.scan import quoted, relation_sql
+from lakerunner.query.slots import Slots
 from lakerunner.query.unit import WorkUnit
 
 
+def units_at_once(setting: int) -> int:
+    """0: as many as there are cores, so that one fetches while another computes; memory is that of each."""
+    return setting or max(2, min(4, os.cpu_count() or 1))
+
+
 class QueryWorker:
-    """Safe to use from many threads."""
+    """Safe to use from many threads. Units past those that may run at once wait, then are turned away as Busy."""
 
     name = "here"
 
-    def __init__(self, cache: SegmentCache, instances: Instances, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        cache: SegmentCache,
+        instances: Instances,
+        slots: Slots | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.slots = slots or Slots(units_at_once(0))
         self._cache = cache
         self._instances = instances
         self._clock = clock
 
     def run(self, unit: WorkUnit) -> Running:
         """At once: the work begins when the answer is looked at."""
-        work = _Work(unit, self._cache, self._instances, self._clock)
-        return Running(unit.leaf.sql, work.open, self._instances.limits, lambda: work.account)
+        work = _Work(self, unit)
+        running = Running(unit.leaf.sql, work.open, self._instances.limits, lambda: work.account)
+        work.stopped = lambda: running.closed
+        return running
+
+    def begin(self, unit: WorkUnit, held: ExitStack) -> tuple[duckdb.DuckDBPyConnection, Account]:
+        """The connection that has the unit's relation, and what it took to have it."""
+        scan = unit.leaf.scan
+        began = self._clock()
+        files = held.enter_context(self._cache.hold(scan, unit.segments))
+        fetched = self._clock()
+        connection, linked = self._instances.open_over(held, files.files)
+        connection.execute(f"CREATE TEMP VIEW {quoted(scan.relation)} AS {relation_sql(unit, linked)}")
+        check_sql(connection, unit.leaf.sql, {scan.relation})
+        seconds = {"fetch": fetched - began, "open": self._clock() - fetched}
+        return connection, replace(files.account, seconds=seconds)
+
+    def seconds(self) -> float:
+        return self._clock()
 
 
 class _Work:
-    def __init__(self, unit: WorkUnit, cache: SegmentCache, instances: Instances, clock: Callable[[], float]) -> None:
+    """One unit, from the wait for its turn to the end."""
+
+    def __init__(self, worker: QueryWorker, unit: WorkUnit) -> None:
         self.account = Account()
+        self.stopped: Callable[[], bool] = lambda: False
+        self._worker = worker
         self._unit = unit
-        self._cache = cache
-        self._instances = instances
-        self._clock = clock
 
     def open(self, held: ExitStack) -> duckdb.DuckDBPyConnection:
-        began = self._clock()
-        scan = self._unit.leaf.scan
-        files = held.enter_context(self._cache.hold(scan, self._unit.segments))
-        fetched = self._clock()
-        connection = self._instances.open(held, [one.path for one in files.files.values()])
-        connection.execute(f"CREATE TEMP VIEW {quoted(scan.relation)} AS {relation_sql(self._unit, files.files)}")
-        check_sql(connection, self._unit.leaf.sql, {scan.relation})
-        lock(connection)
-        seconds = {"fetch": fetched - began, "open": self._clock() - fetched}
-        self.account = replace(files.account, seconds=seconds)
-        held.callback(self._done, self._clock())
+        asked = self._worker.seconds()
+        self._worker.slots.take(held, self.stopped)
+        waited = self._worker.seconds() - asked
+        connection, account = self._worker.begin(self._unit, held)
+        self.account = account + Account(seconds={"wait": waited})
+        held.callback(self._done, self._worker.seconds())
         return connection
 
     def _done(self, began: float) -> None:
-        self.account += Account(seconds={"run": self._clock() - began})
+        self.account += Account(seconds={"run": self._worker.seconds() - began})
