@@ -11,10 +11,9 @@ from contextlib import ExitStack
 import duckdb
 import pyarrow as pa
 
-from lakerunner.query.account import Account
 from lakerunner.query.guard import check_sql
 from lakerunner.query.instance import Instances
-from lakerunner.query.running import Running
+from lakerunner.query.running import Running, Source
 
 
 class Coordinator:
@@ -27,9 +26,10 @@ class Coordinator:
         self,
         sql: str,
         relations: Callable[[ExitStack], Mapping[str, pa.RecordBatchReader]],
-        account: Callable[[], Account],
+        source: Source,
     ) -> Running:
-        """`relations` is called when the work begins; what it leaves in the stack is closed when the work ends."""
+        """`relations` is called when the work begins, its rows come from the source; what it leaves in the stack is
+        closed when the work ends."""
 
         def open_(held: ExitStack) -> duckdb.DuckDBPyConnection:
             given = relations(held)
@@ -39,4 +39,4 @@ class Coordinator:
             check_sql(connection, sql, set(given))
             return connection
 
-        return Running(sql, open_, self._instances.limits, account)
+        return Running(sql, open_, self._instances.limits, source)

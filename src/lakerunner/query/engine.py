@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -19,10 +17,9 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.sql import SqlPlan
-from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.gather import Gather
+from lakerunner.query.gather import Gather, Gathering, Gathers
 from lakerunner.query.syntax import Syntax
 from lakerunner.query.types import BoundTypes
 from lakerunner.query.workers import Workers
@@ -51,10 +48,17 @@ class SegmentIndex(Protocol):
 
 
 class Engine:
-    def __init__(self, index: SegmentIndex, workers: Workers, coordinator: Coordinator) -> None:
+    def __init__(
+        self,
+        index: SegmentIndex,
+        workers: Workers,
+        coordinator: Coordinator,
+        gathering: Gathering = Gathering(),  # noqa: B008 a frozen value
+    ) -> None:
         self._index = index
         self._workers = workers
         self._coordinator = coordinator
+        self._gathering = gathering
         self._syntax = Syntax()
         self._types = BoundTypes()
 
@@ -62,27 +66,29 @@ class Engine:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
         plan = compile_sql(question.text, organization, question.now_ns, types=self._types)
         self._syntax.check(question.text)
-        gathers = self._gathers(organization, plan)
+        gathers = self._gathers(organization, plan, question.partial)
 
         def relations(held: ExitStack) -> dict[str, pa.RecordBatchReader]:
-            for gather in gathers:
-                held.callback(gather.close)
-            return {leaf.scan.relation: gather.reader() for leaf, gather in zip(plan.leaves, gathers, strict=True)}
+            held.callback(gathers.close)
+            return gathers.readers()
 
-        def account() -> Account:
-            return reduce(add, (gather.account for gather in gathers), Account())
+        return self._coordinator.run(_limited(plan), relations, gathers)
 
-        return self._coordinator.run(_limited(plan), relations, account)
-
-    def _gathers(self, organization: UUID, plan: SqlPlan) -> list[Gather]:
+    def _gathers(self, organization: UUID, plan: SqlPlan, partial: bool) -> Gathers:
         """Scans over the same range read the same segments, also when a compaction commits in between."""
         picked: dict[tuple[str, TimeRange], list[Segment]] = {}
         for scan in plan.scans:
             if (scan.signal, scan.time) not in picked:
                 picked[scan.signal, scan.time] = self._index.segments.pick(organization, scan.signal, scan.time)
-        return [
-            Gather(organization, leaf, picked[leaf.scan.signal, leaf.scan.time], self._workers) for leaf in plan.leaves
-        ]
+        how = replace(self._gathering, partial=partial, ahead=len(plan.leaves) > 1)
+        return Gathers(
+            {
+                leaf.scan.relation: Gather(
+                    organization, leaf, picked[leaf.scan.signal, leaf.scan.time], self._workers, how
+                )
+                for leaf in plan.leaves
+            }
+        )
 
 
 def _limited(plan: SqlPlan) -> str:

@@ -36,7 +36,7 @@ _ALWAYS: _Settings = {
     "allow_community_extensions": "false",
     "allow_persistent_secrets": "false",
     "python_enable_replacements": "false",
-    # What it would keep of a file may be a hole that the segment cache has filled since; the system caches files anyway.
+    # What it kept of a file may be a hole that the segment cache has filled since; the system caches files anyway.
     "enable_external_file_cache": "false",
 }
 
@@ -112,9 +112,7 @@ class _Instance:
         self._files = directory / "files"
         self._spill = directory / "spill"
         self._root = duckdb.connect(":memory:", config=_ALWAYS | limits | {"temp_directory": str(self._spill)})
-        self._root.execute(
-            f"SET allowed_directories = [{text(f'{self._files}/')}]; SET enable_external_access = false"
-        )
+        self._root.execute(f"SET allowed_directories = [{text(f'{self._files}/')}]; SET enable_external_access = false")
         # Given to connect(), this limit is shown and not kept.
         self._root.execute(f"SET max_temp_directory_size = {text(spill_max)}")
         self._root.execute("SET GLOBAL TimeZone = 'UTC'")  # a connection has its own otherwise

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import count
 from threading import Condition
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
 
-from lakerunner.model.errors import LakerunnerError
 from lakerunner.query.account import Account
 from lakerunner.query.failures import Limits, cancelled, too_many_rows, translated
 
@@ -24,24 +23,36 @@ _INTERRUPTS = 500
 T = TypeVar("T")
 
 
+class Source(Protocol):
+    """Where the rows of the SQL's relations come from. For any thread."""
+
+    @property
+    def account(self) -> Account:
+        """What it took so far."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """What went wrong there: of an error in what it reads DuckDB passes on no more than the text."""
+
+    def close(self) -> None:
+        """Stop: whoever waits for it gets an error within a second. More than once is fine."""
+
+
 class Running:
     """An Answer (query/answer.py) of this process. One thread reads it; any thread may close it. `open_` gives the
-    connection that has the SQL's relations; what it leaves in the stack is closed at the end. `cause` is what went
-    wrong where the rows of those relations come from: DuckDB passes on no more than its text."""
+    connection that has the SQL's relations; what it leaves in the stack is closed at the end."""
 
     def __init__(
         self,
         sql: str,
         open_: Callable[[ExitStack], duckdb.DuckDBPyConnection],
         limits: Limits,
-        account: Callable[[], Account] = Account,
-        cause: Callable[[], LakerunnerError | None] = lambda: None,
+        source: Source,
     ) -> None:
         self._sql = sql
         self._open = open_
         self._limits = limits
-        self._account = account
-        self._cause = cause
+        self._source = source
         self._held = ExitStack()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._reader: pa.RecordBatchReader | None = None
@@ -58,11 +69,7 @@ class Running:
 
     @property
     def account(self) -> Account:
-        return self._account()
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+        return self._source.account
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         schema, rows = self.schema, 0
@@ -78,6 +85,8 @@ class Running:
     def close(self) -> None:
         with self._state:
             self._closed = True
+        self._source.close()
+        with self._state:
             for _ in range(_INTERRUPTS):
                 if not self._busy:
                     break
@@ -112,9 +121,10 @@ class Running:
         try:
             result = step()
         except BaseException as error:
-            self._closed = True
+            stopped, self._closed = self._closed, True
             if isinstance(error, duckdb.Error | pa.ArrowException | OSError):
-                raise self._cause() or translated(error, self._limits) from None
+                said = cancelled() if stopped else self._source.failure
+                raise said or translated(error, self._limits) from None
             raise
         finally:
             with self._state:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import ExitStack
 from threading import Event, Lock
 
@@ -15,7 +14,7 @@ _LOOK_EVERY = 0.05
 
 
 class Slots:
-    """`at_once` have a place, `waiting` more wait for one, each for `seconds` at most. Safe to use from many threads."""
+    """`at_once` have a place, `waiting` more wait for one, each for `seconds`. Safe to use from many threads."""
 
     def __init__(self, at_once: int, *, waiting: int = 64, seconds: float = 60.0) -> None:
         if at_once < 1:
@@ -27,12 +26,12 @@ class Slots:
         self._free = at_once
         self._queue: deque[Event] = deque()
 
-    def take(self, held: ExitStack, stopped: Callable[[], bool]) -> None:
+    def take(self, held: ExitStack, stopped: Event) -> None:
         """Waits for a place, which `held` gives back. Busy if there is none in time, or too many wait already."""
         place = self._stand_in_line()
         deadline = time.monotonic() + self._seconds
         while not place.wait(_LOOK_EVERY):
-            if stopped() and self._leave(place):
+            if stopped.is_set() and self._leave(place):
                 raise cancelled()
             if time.monotonic() > deadline and self._leave(place):
                 raise Busy(f"the worker had no room for {self._seconds:g} s, {self.at_once} units ran: try again later")

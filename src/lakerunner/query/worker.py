@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from threading import Event
 
 import duckdb
 
@@ -45,9 +46,7 @@ class QueryWorker:
     def run(self, unit: WorkUnit) -> Running:
         """At once: the work begins when the answer is looked at."""
         work = _Work(self, unit)
-        running = Running(unit.leaf.sql, work.open, self._instances.limits, lambda: work.account)
-        work.stopped = lambda: running.closed
-        return running
+        return Running(unit.leaf.sql, work.open, self._instances.limits, work)
 
     def begin(self, unit: WorkUnit, held: ExitStack) -> tuple[duckdb.DuckDBPyConnection, Account]:
         """The connection that has the unit's relation, and what it took to have it."""
@@ -66,22 +65,27 @@ class QueryWorker:
 
 
 class _Work:
-    """One unit, from the wait for its turn to the end."""
+    """One unit, from the wait for its turn to the end: the source (query/running.py) of its relation."""
+
+    failure = None
 
     def __init__(self, worker: QueryWorker, unit: WorkUnit) -> None:
         self.account = Account()
-        self.stopped: Callable[[], bool] = lambda: False
+        self._stopped = Event()
         self._worker = worker
         self._unit = unit
 
     def open(self, held: ExitStack) -> duckdb.DuckDBPyConnection:
         asked = self._worker.seconds()
-        self._worker.slots.take(held, self.stopped)
+        self._worker.slots.take(held, self._stopped)
         waited = self._worker.seconds() - asked
         connection, account = self._worker.begin(self._unit, held)
         self.account = account + Account(seconds={"wait": waited})
         held.callback(self._done, self._worker.seconds())
         return connection
+
+    def close(self) -> None:
+        self._stopped.set()
 
     def _done(self, began: float) -> None:
         self.account += Account(seconds={"run": self._worker.seconds() - began})

@@ -1,0 +1,173 @@
+"""Rows on their way from many workers to one reader, within bounds.
+
+Two ways to wait: in a short queue that holds its writers back until the reader comes, or all together, in memory and
+beyond a few megabytes in a file without a name, which is gone when it is closed. What waits for a reader that may not
+come for long must be put together: a writer that is held back holds its worker's slot, and the reader may be waiting
+for just that slot.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition
+from typing import IO, Protocol
+
+import pyarrow as pa
+
+from lakerunner.model.errors import TooLarge, Unavailable
+
+_QUEUE_BYTES = 32 << 20
+_QUEUE_BATCHES = 256
+_MEMORY_BYTES = 8 << 20
+
+
+class Stopped(Exception):
+    """The reader has gone: no more rows are wanted."""
+
+
+@dataclass(frozen=True)
+class Spool:
+    """Where rows wait on disk, and how many bytes of one leaf may. `directory` None: the system's own for this."""
+
+    directory: Path | None = None
+    max_bytes: int = 4 << 30
+
+
+class Inflow(Protocol):
+    """Written by many threads, read by one."""
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        """Stopped once it is closed."""
+
+    def end(self) -> None:
+        """All rows have been put."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Once. Ends when all rows were given, or when it is closed."""
+
+    def close(self) -> None:
+        """From any thread, more than once."""
+
+
+class Queued:
+    """At most so many batches and bytes wait, or one batch that is larger."""
+
+    def __init__(self) -> None:
+        self._state = Condition()
+        self._batches: deque[pa.RecordBatch] = deque()
+        self._bytes = 0
+        self._ended = False
+        self._closed = False
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        with self._state:
+            self._state.wait_for(lambda: self._closed or self._has_room(batch.nbytes))
+            if self._closed:
+                raise Stopped
+            self._batches.append(batch)
+            self._bytes += batch.nbytes
+            self._state.notify_all()
+
+    def end(self) -> None:
+        with self._state:
+            self._ended = True
+            self._state.notify_all()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self._take()) is not None:
+            yield batch
+
+    def close(self) -> None:
+        with self._state:
+            self._closed = True
+            self._batches.clear()
+            self._state.notify_all()
+
+    def _take(self) -> pa.RecordBatch | None:
+        with self._state:
+            self._state.wait_for(lambda: self._closed or self._ended or bool(self._batches))
+            if not self._batches:
+                return None
+            batch = self._batches.popleft()
+            self._bytes -= batch.nbytes
+            self._state.notify_all()
+            return batch
+
+    def _has_room(self, more: int) -> bool:
+        if not self._batches:
+            return True
+        return len(self._batches) < _QUEUE_BATCHES and self._bytes + more <= _QUEUE_BYTES
+
+
+class Spooled:
+    """Writers are never held back; TooLarge past the spool's bytes. The reader waits for the end."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._state = Condition()
+        self._memory: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
+        self._writer: pa.RecordBatchStreamWriter | None = None
+        self._ended = False
+        self._reading = False
+        self._closed = False
+
+    def put(self, batch: pa.RecordBatch) -> None:
+        with self._state:
+            if self._closed:
+                raise Stopped
+            self._bytes += batch.nbytes
+            if self._bytes > self._spool.max_bytes:
+                raise TooLarge(
+                    f"the query gathers more than query_spool_bytes {self._spool.max_bytes} of one table's rows: "
+                    "narrow its time range or filter more"
+                )
+            self._memory.append(batch)
+            if self._bytes > _MEMORY_BYTES:
+                self._write()
+
+    def end(self) -> None:
+        with self._state:
+            self._ended = True
+            self._state.notify_all()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with self._state:
+            self._state.wait_for(lambda: self._ended or self._closed)
+            if self._closed:
+                return
+            self._reading = True
+        yield from self._from_file()
+        yield from self._memory
+
+    def close(self) -> None:
+        with self._state:
+            self._closed = True
+            self._memory.clear()
+            self._state.notify_all()
+            if self._file is not None and not self._reading:  # else it goes with its reader
+                self._file.close()
+
+    def _from_file(self) -> Iterator[pa.RecordBatch]:
+        if self._writer is None or self._file is None:
+            return
+        with self._file as file:
+            self._writer.close()
+            file.seek(0)
+            yield from pa.ipc.open_stream(file)
+
+    def _write(self) -> None:
+        try:
+            if self._writer is None:
+                self._file = tempfile.TemporaryFile(dir=self._spool.directory)  # noqa: SIM115 close() does
+                self._writer = pa.ipc.new_stream(self._file, self._memory[0].schema)
+            for batch in self._memory:
+                self._writer.write_batch(batch)
+        except OSError as error:
+            raise Unavailable(f"gathered rows cannot be written to disk: {error.strerror or error}") from error
+        self._memory.clear()
