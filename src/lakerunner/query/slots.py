@@ -26,6 +26,16 @@ class Slots:
         self._free = at_once
         self._queue: deque[Event] = deque()
 
+    @property
+    def free(self) -> int:
+        with self._lock:
+            return self._free
+
+    @property
+    def in_line(self) -> int:
+        with self._lock:
+            return len(self._queue)
+
     def take(self, held: ExitStack, stopped: Event) -> None:
         """Waits for a place, which `held` gives back. Busy if there is none in time, or too many wait already."""
         place = self._stand_in_line()
