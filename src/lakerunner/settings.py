@@ -44,7 +44,10 @@ class Settings:
     spark_driver_memory: str = _setting("1g", "heap of the Spark driver; rows never pass through it")
     listen: str = _setting("127.0.0.1:7080", "address of the HTTP API; beyond loopback it wants API keys")
     otlp_listen: str = _setting("127.0.0.1", "host of the usual OTLP ports 4317 and 4318; empty: off")
-    workers: str = _setting("", "query workers as http://host:port, comma-separated; empty: in this process")
+    workers: str = _setting(
+        "",
+        "query workers: http://host:port,..., dns://name:port or k8s://namespace/service:port; empty: in this process",
+    )
     worker_key: str = _setting("", "secret that query-api shows query-worker; needed beyond loopback")
     routes: Routes = _setting(Routes(), "further prefixes of raw objects: list of {prefix, organization, ...}")
     sqs_queue_url: str = _setting("", "SQS queue that the bucket notifies; empty: off")
@@ -68,6 +71,10 @@ class Settings:
     query_threads: int = _setting(0, "threads of one DuckDB instance; 0: one per core")
     query_seconds: float = _setting(300.0, "longest run of one query")
     query_max_rows: int = _setting(1_000_000, "most rows of one answer")
+    query_spool_bytes: int = _setting(4 << 30, "rows of one table that a query over several gathers on disk at most")
+    unit_max_bytes: int = _setting(512 << 20, "bytes of segments in one unit of work; less than a worker's cache")
+    unit_max_rows: int = _setting(50_000_000, "most rows that one unit of work gives")
+    worker_units: int = _setting(0, "units that a worker runs at once, each with query_memory; 0: 2 to 4, by cores")
     query_concurrency: int = _setting(8, "queries that run at once; more wait, then are turned away")
     request_max_bytes: int = _setting(64 << 20, "largest body of one request, unpacked")
     push_max_seconds: float = _setting(0.2, "pushed requests of so long go into one raw object; 0: one object each")

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from lakerunner.model.errors import (
     Absent,
+    Busy,
     Conflict,
     Corrupt,
     LakerunnerError,
@@ -41,6 +42,7 @@ KINDS: dict[str, type[LakerunnerError]] = {
         TooLarge,
         Unavailable,
         Lost,
+        Busy,
         Corrupt,
         Absent,
         Conflict,

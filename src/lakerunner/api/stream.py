@@ -60,11 +60,11 @@ class Stream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def in_thread(items: Iterator[T]) -> AsyncGenerator[T]:
-    """The items of a blocking iterator, each awaited in a thread. Cancelled, it leaves the thread where it is: whoever
-    cancels closes what the iterator reads from."""
+async def in_thread(items: Iterator[T], threads: anyio.CapacityLimiter | None = None) -> AsyncGenerator[T]:
+    """The items of a blocking iterator, each awaited in a thread, one of `threads`. Cancelled, it leaves the thread
+    where it is: whoever cancels closes what the iterator reads from."""
     while True:
-        more, item = await to_thread.run_sync(_next, items, abandon_on_cancel=True)
+        more, item = await to_thread.run_sync(_next, items, abandon_on_cancel=True, limiter=threads)
         if not more or item is None:
             return
         yield item

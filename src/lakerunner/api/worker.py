@@ -2,7 +2,7 @@
 
 POST /internal/v1/run with a WorkUnit as JSON. The response is frames of one kind byte, a four-byte big-endian
 length and that many bytes: `A` is a piece of one Arrow IPC stream, `E` an error as JSON, `Z` the end, with the
-account (query/account.py) as JSON. A response without `Z` is not whole.
+account (query/account.py) as JSON. A response without `Z` is not whole. docs/formats/workers.md has all of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import orjson
 import pyarrow as pa
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -34,10 +34,12 @@ _logger = logging.getLogger("lakerunner.api.worker")
 
 @dataclass(frozen=True)
 class WorkerApi:
-    """`key` is the secret of this cluster; empty on loopback only."""
+    """`key` is the secret of this cluster; empty on loopback only. `threads`: as many as units may run or wait, and
+    a few; with fewer, units that wait would keep those that run from being read."""
 
     run: Callable[[WorkUnit], Answer]
     key: str
+    threads: CapacityLimiter
 
     def routes(self) -> list[Route]:
         return [Route("/internal/v1/run", self.execute, methods=["POST"])]
@@ -47,15 +49,15 @@ class WorkerApi:
             raise NotAuthenticated("this worker takes units only from a query-api with its worker_key")
         unit = WorkUnit.from_bytes(await read_body(request, UNIT_MAX_BYTES))
         answer = self.run(unit)
-        return Stream(_frames(answer), "application/vnd.lakerunner.frames", answer.close)
+        return Stream(_frames(answer, self.threads), "application/vnd.lakerunner.frames", answer.close)
 
 
-async def _frames(answer: Answer) -> AsyncGenerator[bytes]:
+async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[bytes]:
     sink = _Sink()
     try:
-        schema = await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True)
+        schema = await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True, limiter=threads)
         writer = pa.ipc.new_stream(sink, schema)
-        async for batch in in_thread(iter(answer)):
+        async for batch in in_thread(iter(answer), threads):
             writer.write_batch(batch)
             yield frame(b"A", sink.take())
     except Exception as error:

@@ -1,38 +1,50 @@
-"""Query workers elsewhere, called as if they were here: run(unit) gives an Answer whose rows come over HTTP."""
+"""Query workers elsewhere, called as if they were here: run(unit) gives an Answer whose rows come over HTTP.
+
+Whatever keeps a worker from giving a whole answer, but for an error that it states itself, is Lost: another may take
+the unit over.
+"""
 
 from __future__ import annotations
 
 import io
+import socket
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 import httpx
 import orjson
 import pyarrow as pa
 
+from lakerunner.api.addresses import Addresses
 from lakerunner.api.errors import error_from
 from lakerunner.api.worker import KEY_HEADER
-from lakerunner.model.errors import Lost
+from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.unit import WorkUnit
 from lakerunner.query.workers import Worker
 
 _CONNECT_SECONDS = 3.0
+_CONNECTIONS = 1024
+# Less than the 5 s after which a worker closes an idle connection: a unit must not be sent into one that just closes.
+_IDLE_SECONDS = 2.0
+_LATER = {Busy.http_status, Unavailable.http_status}
 
 
 class RemoteWorkers:
     """`read_seconds` bounds the silence of a worker: its own query limit, and a little."""
 
-    def __init__(self, urls: Sequence[str], key: str, read_seconds: float) -> None:
+    def __init__(self, addresses: Addresses, key: str, read_seconds: float) -> None:
+        self._addresses = addresses
         self._client = httpx.Client(
-            headers={KEY_HEADER: key}, timeout=httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS)
+            headers={KEY_HEADER: key},
+            timeout=httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS),
         )
-        self._workers = tuple(_RemoteWorker(url, self._client) for url in urls)
 
     def here(self) -> Sequence[Worker]:
-        return self._workers
+        return [_RemoteWorker(url, self._client) for url in self._addresses.here()]
 
     def close(self) -> None:
         self._client.close()
@@ -49,12 +61,21 @@ class _RemoteWorker:
         request = self._client.build_request("POST", f"{self.name}/internal/v1/run", content=unit.to_bytes())
         try:
             response = self._client.send(request, stream=True)
-        except httpx.TransportError as error:
+            if response.status_code == 200:
+                return _RemoteAnswer(response, self.name)
+            with closing(response):
+                raise _turned_away(self.name, response.status_code, response.read())
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise Lost(f"query worker {self.name} cannot be reached: {error}") from error
-        if response.status_code == 200:
-            return _RemoteAnswer(response, self.name)
-        with closing(response):
-            raise error_from(orjson.loads(response.read())["error"])
+
+
+def _turned_away(worker: str, status: int, body: bytes) -> LakerunnerError:
+    """No unit was begun: the worker is busy, or is not one that we can use. Not the fault of whoever asked."""
+    try:
+        error = error_from(orjson.loads(body)["error"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Lost(f"query worker {worker} answers {status}, and not as a query worker does")
+    return error if status in _LATER else Lost(f"query worker {worker} takes no units: {error}")
 
 
 class _RemoteAnswer:
@@ -81,7 +102,14 @@ class _RemoteAnswer:
             self.close()
 
     def close(self) -> None:
-        self._response.close()
+        """To close a socket does not wake the thread that reads it; to shut it down does."""
+        stream = self._response.extensions.get("network_stream")
+        connection = stream.get_extra_info("socket") if stream and not self._frames.ended else None
+        if connection is not None:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        with suppress(RuntimeError):  # another thread is reading it, and closes it
+            self._response.close()
 
     def _open(self) -> pa.RecordBatchReader:
         if self._reader is None:
@@ -99,13 +127,13 @@ class _Frames(io.RawIOBase):
         self._chunks = response.iter_raw()
         self._wire = bytearray()
         self._arrow = bytearray()
-        self._ended = False
+        self.ended = False
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        while not self._ended and (size < 0 or len(self._arrow) < size):
+        while not self.ended and (size < 0 or len(self._arrow) < size):
             self._next_frame()
         take = len(self._arrow) if size < 0 else size
         data = bytes(self._arrow[:take])
@@ -113,8 +141,12 @@ class _Frames(io.RawIOBase):
         return data
 
     def expect_end(self) -> None:
-        while not self._ended:
+        """Read to the last byte of the response, so that its connection can be used again."""
+        while not self.ended:
             self._next_frame()
+        with suppress(httpx.HTTPError):
+            for _ in self._chunks:
+                pass
 
     def _next_frame(self) -> None:
         kind, length = struct.unpack(">cI", self._exactly(5))
@@ -124,14 +156,14 @@ class _Frames(io.RawIOBase):
         elif kind == b"E":
             raise error_from(orjson.loads(data))
         else:
-            self._ended = True
+            self.ended = True
             self.account = Account.from_json(orjson.loads(data))
 
     def _exactly(self, size: int) -> bytes:
         try:
             while len(self._wire) < size:
                 self._wire += next(self._chunks)
-        except (StopIteration, httpx.HTTPError) as error:
+        except (StopIteration, httpx.HTTPError, httpx.StreamError, OSError, ValueError) as error:
             raise Lost(f"query worker {self._url} broke off its answer: {error}") from error
         data = bytes(self._wire[:size])
         del self._wire[:size]

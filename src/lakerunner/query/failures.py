@@ -18,13 +18,14 @@ _TOO_LONG = "exceeded maximum execution time"
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one query: `memory` as DuckDB reads it ("2GB"), seconds of running, rows of the answer, and the directories
-    that no message may show."""
+    """Of one query: `memory` as DuckDB reads it ("2GB"), seconds of running, rows of the answer and the setting that
+    limits them, and the directories that no message may show."""
 
     memory: str
     seconds: float
     max_rows: int
     hidden: tuple[Path, ...] = ()
+    rows_setting: str = "query_max_rows"
 
 
 def translated(error: Exception, limits: Limits) -> LakerunnerError:
@@ -51,7 +52,8 @@ def cancelled() -> UserError:
 
 def too_many_rows(limits: Limits) -> TooLarge:
     return TooLarge(
-        f"the answer has more than {limits.max_rows} rows, limit query_max_rows: ask for less with LIMIT or WHERE"
+        f"the answer has more than {limits.max_rows} rows, limit {limits.rows_setting}: "
+        "ask for less with LIMIT or WHERE"
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
 from lakerunner.index.embedded import EmbeddedPostgres
@@ -19,11 +20,16 @@ from lakerunner.model.errors import Conflict, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner.query.assign import UnitSize
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.failures import Limits
+from lakerunner.query.gather import Gathering
+from lakerunner.query.inflow import Spool
 from lakerunner.query.instance import Instances
-from lakerunner.query.worker import QueryWorker
+from lakerunner.query.slots import Slots
+from lakerunner.query.worker import QueryWorker, units_at_once
+from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
@@ -89,18 +95,41 @@ def key_prefix(store_url: str) -> str:
 
 def open_worker(settings: Settings, store: ObjectStore) -> QueryWorker:
     cache = SegmentCache(store, settings.cache_directory / "segments", settings.cache_max_bytes)
-    return QueryWorker(cache, open_instances(settings, (cache.directory,)))
+    limits = replace(_limits(settings, cache.directory), max_rows=settings.unit_max_rows, rows_setting="unit_max_rows")
+    return QueryWorker(cache, _open_instances(settings, limits), Slots(units_at_once(settings.worker_units)))
+
+
+def open_workers(settings: Settings, runtime: Runtime, store: ObjectStore, say: Say) -> Workers:
+    """Those that the setting names, or one in this process."""
+    if not settings.workers:
+        return OneWorker(open_worker(settings, store))
+    remote = RemoteWorkers(Addresses(lookups(settings.workers)), settings.worker_key, settings.query_seconds + 90)
+    runtime.defer("query workers", remote.close)
+    say(f"query workers: {settings.workers}")
+    return remote
 
 
 def open_coordinator(settings: Settings) -> Coordinator:
-    return Coordinator(open_instances(settings))
+    return Coordinator(_open_instances(settings, _limits(settings)))
 
 
-def open_instances(settings: Settings, hidden: tuple[Path, ...] = ()) -> Instances:
+def gathering(settings: Settings) -> Gathering:
+    spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
+    return Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
+
+
+def _spill_directory(settings: Settings) -> Path:
+    return (settings.cache_directory / "spill").resolve()
+
+
+def _limits(settings: Settings, *hidden: Path) -> Limits:
     """`hidden` are directories that no message may show."""
-    spill = settings.cache_directory / "spill"
-    limits = Limits(settings.query_memory, settings.query_seconds, settings.query_max_rows, (*hidden, spill.resolve()))
-    return Instances(limits, threads=settings.query_threads or os.cpu_count() or 1, spill_directory=spill)
+    hidden = (*hidden, _spill_directory(settings))
+    return Limits(settings.query_memory, settings.query_seconds, settings.query_max_rows, hidden)
+
+
+def _open_instances(settings: Settings, limits: Limits) -> Instances:
+    return Instances(limits, threads=settings.query_threads, spill_directory=_spill_directory(settings))
 
 
 def authenticator(index: Index, loopback: bool) -> Authenticator:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from anyio import CapacityLimiter
 from starlette.routing import BaseRoute
 
 from lakerunner.api.app import admin_routes, build_app
@@ -22,14 +23,12 @@ from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
 from lakerunner.api.sql import SqlApi
 from lakerunner.api.worker import WorkerApi
-from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.model.signal import SIGNALS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import IngestLimits
 from lakerunner.pipeline.segments import warm
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.query.engine import Engine
-from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.announce import Announcer
 from lakerunner.services.boxer import Boxer, box_limits
 from lakerunner.services.ingest import Ingest, IngestParts
@@ -39,10 +38,12 @@ from lakerunner.services.parts import (
     Parts,
     Say,
     authenticator,
+    gathering,
     key_prefix,
     now_ns,
     open_coordinator,
     open_worker,
+    open_workers,
     refuse_open_worker,
 )
 from lakerunner.services.queue_door import QueueDoor
@@ -54,6 +55,7 @@ from lakerunner.settings import Settings
 
 Routes = list[BaseRoute]
 _REMIND_EVERY = 60.0
+_SPARE_THREADS = 8
 
 
 def add_pubsub(parts: Parts, say: Say) -> Routes:
@@ -117,24 +119,20 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
 
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
-    urls = [url.strip().rstrip("/") for url in settings.workers.split(",") if url.strip()]
-    workers: Workers
-    if urls:
-        workers = remote = RemoteWorkers(urls, settings.worker_key, settings.query_seconds + 30)
-        parts.runtime.defer("query workers", remote.close)
-        say(f"query workers: {', '.join(urls)}")
-    else:
-        workers = OneWorker(open_worker(settings, parts.store))
+    workers = open_workers(settings, parts.runtime, parts.store, say)
+    engine = Engine(parts.index, workers, open_coordinator(settings), gathering(settings))
     slots = asyncio.Semaphore(settings.query_concurrency)
     who = _authenticator(parts)
-    sql = SqlApi(Engine(parts.index, workers, open_coordinator(settings)), who, now_ns, slots)
+    sql = SqlApi(engine, who, now_ns, slots)
     again = Announcer(parts.index, parts.store, settings.routes.route_of).again
     return [*sql.routes(), *ObjectsApi(parts.index.sources, who, again).routes()]
 
 
 def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
     refuse_open_worker(settings, _is_loopback(settings))
-    return [*WorkerApi(open_worker(settings, store).run, settings.worker_key).routes()]
+    worker = open_worker(settings, store)
+    threads = CapacityLimiter(worker.slots.at_once + worker.slots.waiting + _SPARE_THREADS)
+    return [*WorkerApi(worker.run, settings.worker_key, threads).routes()]
 
 
 def add_relay(parts: Parts) -> None:

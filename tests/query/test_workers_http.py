@@ -1,0 +1,316 @@
+"""Three query workers behind real HTTP servers: the answers of one, whoever of them is stopped, and when."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from anyio import CapacityLimiter
+from sample_lake import HOUR, NOW, OWN, START, Lake, Record, answer_of
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from test_query_exact import QUERIES, in_order, rows_of
+
+from lakerunner.api.addresses import Addresses, lookups
+from lakerunner.api.app import build_app
+from lakerunner.api.server import HttpServer, bind
+from lakerunner.api.worker import WorkerApi
+from lakerunner.api.worker_client import RemoteWorkers
+from lakerunner.lakeql import compile_sql
+from lakerunner.model.errors import Busy, LakerunnerError, Lost, TooLarge, Unavailable, UserError
+from lakerunner.plan.sql import Leaf
+from lakerunner.query.assign import ranked
+from lakerunner.query.cache import SegmentCache
+from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.engine import Engine
+from lakerunner.query.gather import Gather, Gathering
+from lakerunner.query.slots import Slots
+from lakerunner.query.unit import WorkUnit
+from lakerunner.query.worker import QueryWorker
+
+KEY = "of the cluster"
+ENDLESS = "SELECT count(*) AS message FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = -1"
+MANY = "SELECT message, unnest(range(600)) AS x FROM scan_1"
+
+
+@dataclass
+class Served:
+    worker: QueryWorker
+    server: HttpServer
+    url: str
+
+    def kill(self) -> None:
+        """As if the process died: its connections break, whatever waits in them."""
+        for connection in list(self.server._server.server_state.connections):
+            connection.loop.call_soon_threadsafe(connection.transport.abort)  # type: ignore[union-attr]
+        self.server._server.config.timeout_graceful_shutdown = 0
+        self.server.stop()
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    servers: list[HttpServer] = []
+
+    def served(lake: Lake, *, slots: Slots | None = None, key: str = KEY, **limits: int) -> Served:
+        cache = SegmentCache(lake.store, tmp_path_factory.mktemp("cache"), 1 << 30)
+        worker = QueryWorker(cache, lake.instances(**({"max_rows": 10**8} | limits)), slots)
+        threads = CapacityLimiter(worker.slots.at_once + worker.slots.waiting + 2)
+        server = HttpServer(build_app(WorkerApi(worker.run, key, threads).routes()), bind("127.0.0.1", 0), print)
+        server.start()
+        servers.append(server)
+        return Served(worker, server, server.url)
+
+    yield served
+    for server in servers:
+        server._server.config.timeout_graceful_shutdown = 0
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake(tmp_path_factory.mktemp("wide"))
+    for n in range(12):
+        lake.add([Record(START + n * HOUR + i, message=f"{n}/{i}") for i in range(600)])
+    return lake
+
+
+@pytest.fixture(scope="module")
+def three(lake: Lake, serve: Serve) -> Iterator[Engine]:
+    with remote([serve(lake) for _ in range(3)]) as workers:
+        yield Engine(lake, workers, Coordinator(lake.instances()))
+
+
+class remote:  # noqa: N801 reads as a function
+    """The clients of these, closed at the end."""
+
+    def __init__(self, served: Sequence[Served], key: str = KEY) -> None:
+        urls = ",".join(one.url for one in served)
+        self._workers = RemoteWorkers(Addresses(lookups(urls)), key, 30)
+
+    def __enter__(self) -> RemoteWorkers:
+        return self._workers
+
+    def __exit__(self, *_: object) -> None:
+        self._workers.close()
+
+
+def leaf(sql: str = MANY, *, steady: bool = True) -> Leaf:
+    (scan,) = compile_sql("SELECT message FROM logs", OWN, NOW).scans
+    return Leaf(scan, sql, steady)
+
+
+def gather(lake: Lake, workers: RemoteWorkers, of: Leaf | None = None) -> Gather:
+    return Gather(OWN, of or leaf(), lake.all, workers, Gathering())
+
+
+def check_each_once(table: pa.Table) -> None:
+    """Every row of MANY, none twice."""
+    x = table["x"]
+    powers = pa.table({"message": table["message"].dictionary_encode(), "x": x, "square": pc.multiply(x, x)})
+    kinds = ["count", "sum", "max"]
+    wanted = [("x", kind) for kind in kinds] + [("square", "sum")]
+    found = powers.group_by("message").aggregate(wanted)
+    assert found.num_rows == 12 * 600
+    of_each = {"x_count": 600, "x_sum": sum(range(600)), "x_max": 599, "square_sum": sum(n * n for n in range(600))}
+    assert {name: found[name].unique().to_pylist() for name in of_each} == {n: [v] for n, v in of_each.items()}
+
+
+def first_of(served: Sequence[Served], lake: Lake) -> Served:
+    best = ranked(lake.all[0].id, [one.url for one in served])[0]
+    return next(one for one in served if one.url == best)
+
+
+def failure(gathered: Gather) -> LakerunnerError:
+    with pytest.raises((LakerunnerError, pa.ArrowException)):
+        gathered.reader().read_all()
+    assert isinstance(gathered.failure, LakerunnerError)
+    return gathered.failure
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_three_answer_as_one_does(sql: str, engine: Engine, three: Engine) -> None:
+    one, many = answer_of(engine, sql), answer_of(three, sql)
+    assert many.schema == one.schema
+    assert rows_of(many) == rows_of(one)
+    if "ORDER BY" in sql.rpartition(")")[2]:
+        assert in_order(many) == in_order(one)
+
+
+@pytest.mark.parametrize("steady", [True, False])
+def test_a_worker_that_is_stopped_while_it_streams_is_taken_over(steady: bool, wide: Lake, serve: Serve) -> None:
+    served = [serve(wide) for _ in range(3)]
+    gone = first_of(served, wide)
+    with remote(served) as workers:
+        gathered = gather(wide, workers, leaf(steady=steady))
+        reader = gathered.reader()
+        first = [reader.read_next_batch()] if steady else []
+        time.sleep(0.3 if steady else 0)
+        gone.kill()
+        table = pa.Table.from_batches([*first, *reader])
+    check_each_once(table)
+    assert gathered.account.read == 12
+    assert sum(gathered.account.workers.values()) == 3
+    assert gone.url not in gathered.account.workers
+
+
+def test_a_worker_that_is_not_there_is_taken_over(wide: Lake, serve: Serve) -> None:
+    served = [serve(wide) for _ in range(2)]
+    first_of(served, wide).kill()
+    with remote(served) as workers:
+        table = gather(wide, workers, leaf("SELECT message FROM scan_1")).reader().read_all()
+    assert sorted(table["message"].to_pylist()) == sorted(record.message for record, _ in wide.records)
+
+
+def test_a_worker_told_to_stop_ends_what_it_has_begun(wide: Lake, serve: Serve) -> None:
+    only = serve(wide)
+    with remote([only]) as workers:
+        reader = gather(wide, workers).reader()
+        first = reader.read_next_batch()
+        stopping = threading.Thread(target=only.server.stop)
+        stopping.start()
+        time.sleep(0.3)
+        check_each_once(pa.Table.from_batches([first, *reader]))
+        stopping.join(10)
+
+
+def test_when_none_is_left_the_error_names_each(wide: Lake, serve: Serve) -> None:
+    served = [serve(wide) for _ in range(2)]
+    for one in served:
+        one.kill()
+    with remote(served) as workers:
+        error = failure(gather(wide, workers))
+    assert type(error) is Unavailable
+    assert str(error).startswith("no query worker can be reached: ")
+    assert all(f"query worker {one.url} cannot be reached" in str(error) for one in served)
+
+
+def test_closing_stops_the_work_over_there(wide: Lake, serve: Serve) -> None:
+    only = serve(wide)
+    with remote([only]) as workers:
+        gathered = gather(wide, workers, leaf(ENDLESS))
+        seen: list[str] = []
+
+        def read() -> None:
+            try:
+                gathered.reader()
+            except UserError as error:
+                seen.append(str(error))
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        time.sleep(0.5)
+        assert only.worker.slots.free == only.worker.slots.at_once - 1
+        began = time.monotonic()
+        gathered.close()
+        reading.join(5)
+        while only.worker.slots.free != only.worker.slots.at_once:
+            assert time.monotonic() - began < 2
+            time.sleep(0.01)
+        assert seen == ["the query was cancelled"]
+
+
+def test_errors_keep_their_kind_on_the_way(wide: Lake, serve: Serve) -> None:
+    with remote([serve(wide, max_rows=7199)]) as workers:
+        wrong = failure(gather(wide, workers, leaf("SELECT message::INTEGER AS m FROM scan_1")))
+        assert type(wrong) is UserError
+        assert "Could not convert" in str(wrong)
+        past = failure(gather(wide, workers, leaf("SELECT message FROM scan_1")))
+        assert type(past) is TooLarge
+        assert "more than 7199 rows" in str(past)
+        assert gather(wide, workers, leaf("SELECT 1 AS x FROM scan_1 LIMIT 7199")).reader().read_all().num_rows == 7199
+
+
+def test_a_worker_without_room_says_so_and_another_is_asked(wide: Lake, serve: Serve) -> None:
+    full, other = serve(wide, slots=Slots(1, waiting=0)), serve(wide)
+    with remote([full]) as workers:
+        endless = gather(wide, workers, leaf(ENDLESS))
+        endless.start()
+        while full.worker.slots.free:
+            time.sleep(0.01)
+        error = failure(gather(wide, workers, leaf("SELECT message FROM scan_1")))
+        assert type(error) is Busy
+        assert str(error) == "the worker runs 1 units and 0 wait: try again later"
+        with remote([full, other]) as both:
+            gathered = gather(wide, both, leaf("SELECT message FROM scan_1"))
+            assert gathered.reader().read_all().num_rows == 7200
+            assert gathered.account.workers == {other.url: 2}
+        endless.close()
+
+
+def test_more_may_wait_than_the_server_has_threads_for_other_things(wide: Lake, serve: Serve) -> None:
+    """Sixty units wait, more than a server's forty threads: the one that runs is read all the same."""
+    only = serve(wide, slots=Slots(1))
+    unit = WorkUnit(OWN, leaf("SELECT message FROM scan_1"), tuple(wide.all[:1]))
+    with remote([only]) as workers:
+        (worker,) = workers.here()
+        rows: list[int] = []
+        asking = [
+            threading.Thread(target=lambda: rows.append(sum(batch.num_rows for batch in worker.run(unit))))
+            for _ in range(60)
+        ]
+        for one in asking:
+            one.start()
+        for one in asking:
+            one.join(60)
+    assert rows == [600] * 60
+
+
+def test_a_worker_of_another_cluster_or_version_is_not_the_askers_fault(wide: Lake, serve: Serve) -> None:
+    with remote([serve(wide)], key="another") as workers:
+        error = failure(gather(wide, workers))
+        assert type(error) is Unavailable
+        assert "takes no units: this worker takes units only from a query-api with its worker_key" in str(error)
+        assert "another" not in str(error)
+    with remote([serve(wide)]) as workers:
+        (worker,) = workers.here()
+        unit = WorkUnit(OWN, leaf(), ())
+        newer = replace(unit)
+        object.__setattr__(newer, "to_bytes", lambda: unit.to_bytes().replace(b'"version":2', b'"version":99'))
+        with pytest.raises(Lost, match="takes no units: work unit of version 99: this worker takes version 2"):
+            worker.run(newer)
+
+
+@pytest.mark.parametrize(
+    ("response", "said"),
+    [
+        (lambda: Response("hello", 404), "answers 404, and not as a query worker does"),
+        (lambda: Response(b"", 200), "broke off its answer"),
+        (lambda: Response(b"A" + struct.pack(">I", 100) + b"short", 200), "broke off its answer"),
+    ],
+)
+def test_what_is_no_answer_is_lost(response: Callable[[], Response], said: str, wide: Lake, tmp_path: Path) -> None:
+    route = Route("/internal/v1/run", lambda _: response(), methods=["POST"])
+    check_lost(route, said, wide)
+
+
+def test_an_answer_without_its_end_is_lost(wide: Lake) -> None:
+    """All its rows are there, and the end of the response too; only the word that says so is not."""
+    sink = pa.BufferOutputStream()
+    table = pa.table({"message": ["a"], "x": [1]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue().to_pybytes()
+    body = b"A" + struct.pack(">I", len(data)) + data
+    check_lost(
+        Route("/internal/v1/run", lambda _: StreamingResponse(iter([body])), methods=["POST"]), "broke off", wide
+    )
+
+
+def check_lost(route: Route, said: str, lake: Lake) -> None:
+    server = HttpServer(build_app([route]), bind("127.0.0.1", 0), print)
+    server.start()
+    workers = RemoteWorkers(Addresses(lookups(server.url)), KEY, 30)
+    error = failure(gather(lake, workers))
+    assert f"query worker {server.url} {said}" in str(error)
+    workers.close()
+    server.stop()
