@@ -190,5 +190,5 @@ def test_what_the_api_refuses_is_unavailable_and_shows_no_token(kubernetes: ApiS
 
 
 def test_outside_a_cluster_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="cannot be listed: .*No such file"):
+    with pytest.raises(Unavailable, match=r"cannot be listed: .*No such file"):
         k8s_lookup("k8s://lake/query-worker:7080", Cluster("http://127.0.0.1:9", tmp_path))()
