@@ -16,7 +16,7 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.constants import time_text
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MAX_NS, MIN_NS
-from lakerunner.plan.scan import Scan
+from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
 from lakerunner.query.types import BoundTypes
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
@@ -42,7 +42,22 @@ def described_scan(scan: Scan) -> str:
     lines = [f"{scan.relation}: {scan.signal} [{start} .. {end})", f"    columns {', '.join(scan.columns)}"]
     lines += [f"    attribute {attribute.scope} {attribute.key}" for attribute in scan.attributes]
     lines += [f"    bytes of {column}" for column in scan.ids]
+    lines += [f"    where {described_condition(condition)}" for condition in scan.conditions]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def described_condition(condition: Condition) -> str:
+    match condition:
+        case Equals(column, values):
+            return f"{named(column)} is {' or '.join(map(repr, values))}"
+        case Contains(column, literal, ignore_case):
+            return f"{named(column)} holds {literal!r}{' in any case' if ignore_case else ''}"
+        case Present(attributes):
+            return f"{' or '.join(map(named, attributes))} is there"
+
+
+def named(column: str | Attribute) -> str:
+    return column if isinstance(column, str) else f"{column.scope} {column.key}"
 
 
 def rewritten(text: str) -> str:

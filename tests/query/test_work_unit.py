@@ -26,7 +26,7 @@ def unit() -> WorkUnit:
     conditions = (
         Equals("service_name", ("a", "é")),
         Contains(Attribute("attributes", "k"), "x", ignore_case=True),
-        Present(Attribute("resource_attributes", "k")),
+        Present((Attribute("resource_attributes", "k"),)),
     )
     return WorkUnit(OWN, Leaf(replace(scan, conditions=conditions), plan.sql, steady=False), (*segments, shredded))
 

@@ -1,4 +1,4 @@
-"""The time range that each scan needs, from what its own SELECT says about `timestamp`.
+"""What each scan may leave out, from what its own SELECT says: times outside a range, rows that fail a condition.
 
 Only conditions that every row must meet are used: the conjuncts of WHERE and, where all joins are inner ones, of ON.
 A row that an outer join filled with NULL meets no condition on the column, so WHERE may be used above those too; not
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from lakerunner.lakeql.conditions import facts
 from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
@@ -30,6 +31,9 @@ _Bounds = tuple[int, int]
 def narrow_scans(resolution: Resolution, constants: Constants) -> None:
     for select, drafts in resolution.selects:
         for condition in _conditions(select):
+            for draft, fact in facts(condition, resolution):
+                if draft in drafts:
+                    draft.conditions.append(fact)
             for draft in drafts:
                 if bounds := _bounds(condition, draft, resolution, constants):
                     draft.narrow(*bounds)
@@ -50,7 +54,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
     while pending:
         node = pending.pop()
         if isinstance(node, exp.And):
-            pending += [node.left, node.right]
+            pending += [node.right, node.left]
         elif isinstance(node, exp.Paren):
             pending.append(node.this)
         else:

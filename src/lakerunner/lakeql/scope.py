@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from lakerunner.lakeql.tables import Table, TableColumn
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.scan import Attribute, Scan
+from lakerunner.plan.scan import Attribute, Condition, Scan
 
 
 @dataclass(eq=False)
@@ -22,6 +22,7 @@ class Draft:
     columns: set[str] = field(default_factory=set)
     attributes: set[Attribute] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
+    conditions: list[Condition] = field(default_factory=list)
     start_ns: int = MIN_NS
     end_ns: int = MAX_NS
 
@@ -38,6 +39,7 @@ class Draft:
             columns=tuple(column.name for column in self.table.columns if column.name in self.columns),
             attributes=tuple(sorted(self.attributes)),
             ids=tuple(sorted(self.ids)),
+            conditions=tuple(dict.fromkeys(self.conditions)),
         )
 
 

@@ -45,9 +45,9 @@ class Contains:
 
 @dataclass(frozen=True)
 class Present:
-    """The attribute is not null."""
+    """One of these attributes, at least, is not null."""
 
-    attribute: Attribute
+    attributes: tuple[Attribute, ...]
 
 
 Condition = Equals | Contains | Present

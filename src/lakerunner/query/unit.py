@@ -130,4 +130,4 @@ def _plain(value: Any) -> Any:
     """Lists are tuples, and the only objects are attributes."""
     if isinstance(value, dict):
         return Attribute(**value)
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
