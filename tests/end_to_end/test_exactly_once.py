@@ -134,7 +134,7 @@ class Lake:
     def rows(self) -> Counter[tuple[int, str, str]]:
         """(time, service, message) of every row that a query would see, as often as it would."""
         found: Counter[tuple[int, str, str]] = Counter()
-        for segment in self.index.segments.pick(ORGANIZATION.id, "logs", TimeRange(0, 1 << 62)):
+        for segment in self.index.segments.pick(ORGANIZATION.id, "logs", TimeRange(0, 1 << 62)).segments:
             data = io.BytesIO(self.store.get(segment.path, max_bytes=1 << 30))
             table = pq.read_table(data, columns=["timestamp", "service_name", "message"])
             times = table["timestamp"].cast("int64").to_pylist()

@@ -34,7 +34,7 @@ def test_a_commit_does_all_of_it(index: Index) -> None:
     made = segment("made", statistics={"services": ["shop"], "big": 2**60}, fingerprints=(-5, 7))
     messages = (("boxer.logs.compact", b"one"), ("boxer.logs.compact", b"two"))
     index.commit(Commit((made,), (source(1), source(2)), ((source(3), "truncated gzip"),), (), messages))
-    assert index.segments.pick(ACME.id, "logs", ALL_TIME) == [made]
+    assert index.segments.pick(ACME.id, "logs", ALL_TIME).segments == (made,)
     assert index.sources.counts() == {SEEN: 0, DONE: 2, FAILED: 1}
     assert index.sources.list(FAILED)[0].reason == "truncated gzip"
     said: list[tuple[str, bytes]] = []
@@ -64,7 +64,7 @@ def test_a_segment_id_that_exists_is_a_conflict(index: Index) -> None:
     with pytest.raises(Conflict, match="in the index already"):
         index.commit(Commit((segment("new"), segment("made")), (source(1),), ()))
     assert index.sources.counts()[SEEN] == 1
-    assert [s.id for s in index.segments.pick(ACME.id, "logs", ALL_TIME)] == [segment_id("made")]
+    assert [s.id for s in index.segments.pick(ACME.id, "logs", ALL_TIME).segments] == [segment_id("made")]
 
 
 def test_a_value_that_fails_in_the_last_step_leaves_nothing(index: Index) -> None:
@@ -154,7 +154,7 @@ def test_replaced_segments_go_out_as_the_new_ones_come_in(index: Index) -> None:
     index.commit(Commit(tuple(old), (), ()))
     new = segment("ab", 0, 20, rows=14, level=1)
     index.commit(Commit((new,), (), (), tuple(s.id for s in old)))
-    assert index.segments.pick(ACME.id, "logs", ALL_TIME) == [new]
+    assert index.segments.pick(ACME.id, "logs", ALL_TIME).segments == (new,)
     assert index.segments.get(ACME.id, [s.id for s in old]) == old
     assert index.segments.totals(ACME.id) == (1, 14, 100)
 
@@ -165,7 +165,10 @@ def test_what_is_not_live_any_more_is_not_replaced(index: Index) -> None:
     for ids in ((segment_id("a"), segment_id("b")), (uuid4(),)):
         with pytest.raises(Conflict, match="not live any more"):
             index.commit(Commit((segment("late"),), (), (), ids))
-    assert {s.id for s in index.segments.pick(ACME.id, "logs", ALL_TIME)} == {segment_id("a2"), segment_id("b")}
+    assert {s.id for s in index.segments.pick(ACME.id, "logs", ALL_TIME).segments} == {
+        segment_id("a2"),
+        segment_id("b"),
+    }
 
 
 def test_another_organization_cannot_replace_segments(index: Index) -> None:
@@ -197,7 +200,7 @@ def test_a_reader_sees_the_old_or_the_new_segments_never_both_or_neither(index: 
 
     def read() -> None:
         while not stop.is_set():
-            seen.add(sum(s.rows for s in index.segments.pick(ACME.id, "logs", ALL_TIME)))
+            seen.add(sum(s.rows for s in index.segments.pick(ACME.id, "logs", ALL_TIME).segments))
 
     readers = [Thread(target=read) for _ in range(3)]
     for reader in readers:
@@ -216,7 +219,7 @@ def test_a_reader_sees_the_old_or_the_new_segments_never_both_or_neither(index: 
 def test_column_sets_are_shared_and_hold_any_name(index: Index) -> None:
     odd = (Column("attributes.\0nul", "string"), Column("attributes.\ud800", "json"), Column("attributes.ü", "int64"))
     index.commit(Commit((segment("a", columns=odd), segment("b", columns=odd), segment("c")), (), ()))
-    got = {s.id: s.columns for s in index.segments.pick(ACME.id, "logs", ALL_TIME)}
+    got = {s.id: s.columns for s in index.segments.pick(ACME.id, "logs", ALL_TIME).segments}
     assert got == {segment_id("a"): odd, segment_id("b"): odd, segment_id("c"): segment("c").columns}
     assert count(index, "SELECT count(*) FROM lrdb.column_sets") == 2
 

@@ -11,7 +11,7 @@ from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.queries import load_queries
 from lakerunner.model.organization import Organization
-from lakerunner.model.segment import Segment, segment_id
+from lakerunner.model.segment import Picked, Segment, segment_id
 from lakerunner.model.time import ALL_TIME, MAX_NS, MIN_NS, TimeRange
 
 
@@ -34,9 +34,9 @@ def test_every_field_comes_back(index: Index) -> None:
         fingerprints=(-(2**63), 0, 2**63 - 1),
     )
     commit(index, made)
-    assert index.segments.pick(ACME.id, "metrics", ALL_TIME, frequency_ms=60_000) == [made]
+    assert index.segments.pick(ACME.id, "metrics", ALL_TIME, frequency_ms=60_000) == Picked((made,), 1)
     assert index.segments.get(ACME.id, [made.id]) == [made]
-    assert index.segments.pick(ACME.id, "metrics", ALL_TIME) == []
+    assert index.segments.pick(ACME.id, "metrics", ALL_TIME) == Picked((), 0)
 
 
 @pytest.mark.parametrize(
@@ -53,15 +53,15 @@ def test_every_field_comes_back(index: Index) -> None:
 )
 def test_ranges_are_half_open(index: Index, start: int, end: int, found: bool) -> None:
     commit(index, segment("one", 100, 200))
-    assert (index.segments.pick(ACME.id, "logs", TimeRange(start, end)) != []) is found
+    assert (index.segments.pick(ACME.id, "logs", TimeRange(start, end)).considered == 1) is found
 
 
 def test_the_ends_of_time(index: Index) -> None:
     first, last = segment("first", MIN_NS, MIN_NS + 1), segment("last", MAX_NS - 1, MAX_NS)
     commit(index, first, last, segment("whole", MIN_NS, MAX_NS))
-    assert len(index.segments.pick(ACME.id, "logs", ALL_TIME)) == 3
+    assert index.segments.pick(ACME.id, "logs", ALL_TIME).considered == 3
     picked = index.segments.pick(ACME.id, "logs", TimeRange(MAX_NS - 1, MAX_NS))
-    assert [s.id for s in picked] == [segment_id("whole"), last.id]
+    assert [s.id for s in picked.segments] == [segment_id("whole"), last.id]
 
 
 _RANGES = st.tuples(st.integers(0, 20), st.integers(1, 8)).map(lambda pair: TimeRange(pair[0], pair[0] + pair[1]))
@@ -97,15 +97,16 @@ def test_pick_is_what_a_loop_over_all_segments_picks(
                 s for s in live if s.signal == signal and s.frequency_ms == frequency and s.time.overlaps(asked)
             ]
             expected.sort(key=lambda s: (s.time.start_ns, s.id))
-            assert index.segments.pick(organization.id, signal, asked, frequency_ms=frequency) == expected
+            picked = index.segments.pick(organization.id, signal, asked, frequency_ms=frequency)
+            assert picked == Picked(tuple(expected), len(expected))
 
 
 def test_segments_of_another_organization_are_out_of_reach(index: Index) -> None:
     ours, theirs = segment("ours"), segment("theirs", organization=OTHER.id, rows=3)
     commit(index, ours)
     commit(index, theirs)
-    assert index.segments.pick(ACME.id, "logs", ALL_TIME) == [ours]
-    assert index.segments.pick(OTHER.id, "logs", ALL_TIME) == [theirs]
+    assert index.segments.pick(ACME.id, "logs", ALL_TIME) == Picked((ours,), 1)
+    assert index.segments.pick(OTHER.id, "logs", ALL_TIME) == Picked((theirs,), 1)
     assert index.segments.get(OTHER.id, [ours.id, theirs.id]) == [theirs]
     assert index.segments.totals(ACME.id) == (1, 7, 100)
     assert index.segments.totals(OTHER.id) == (1, 3, 100)
@@ -135,4 +136,4 @@ def test_the_planner_uses_an_index_wherever_in_time_the_question_lies(index: Ind
         with index.pool.connection() as connection:
             plan = connection.execute(b"EXPLAIN " + load_queries()["segments.pick"], values).fetchall()
         assert "Seq Scan" not in str(plan)
-        assert 1 <= len(index.segments.pick(ACME.id, "logs", TimeRange(start, start + 15))) <= 3
+        assert 1 <= index.segments.pick(ACME.id, "logs", TimeRange(start, start + 15)).considered <= 3

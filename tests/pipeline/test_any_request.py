@@ -23,10 +23,12 @@ from otlp_oracle import COLLECTOR, MODIFIED_NS, ORGANIZATION, Row, raw_of
 from otlp_random import add_pairs, thorough
 
 from lakerunner.lakeql.tables import LOGS_TABLE, METRICS_TABLE, SPANS_TABLE, TABLES, Table
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import Picked, Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.segments import make_segments
+from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
+from lakerunner.plan.scan import Condition
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.engine import Engine, Question
@@ -59,13 +61,23 @@ class Lake:
     def segments(self) -> Lake:
         return self
 
-    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> list[Segment]:
+    def pick(
+        self,
+        organization: UUID,
+        signal: str,
+        time: TimeRange,
+        *,
+        conditions: tuple[Condition, ...] = (),
+        frequency_ms: int = 0,
+    ) -> Picked:
         wanted = (organization, signal, frequency_ms)
-        return [
+        groups = fingerprint_groups(signal, conditions)
+        there = [
             segment
             for segment in self.made
             if (segment.organization, segment.signal, segment.frequency_ms) == wanted and segment.time.overlaps(time)
         ]
+        return Picked(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there))
 
     def take(self, table: Table, request: Any) -> list[Row]:
         """The rows that must be there, once this request is all that is there."""

@@ -20,11 +20,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.lakeql.tables import LOGS_TABLE
-from lakerunner.model.segment import Column, Segment, segment_id
+from lakerunner.model.fingerprint import field_fingerprints
+from lakerunner.model.segment import Column, Picked, Segment, segment_id
 from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, Scope
 from lakerunner.model.time import TimeRange
 from lakerunner.model.typed_json import KeyValues, Value, encode_value
 from lakerunner.objects.local import LocalStore
+from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
+from lakerunner.plan.scan import Condition
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.engine import Engine, Question
@@ -159,8 +162,17 @@ def write_segment(
         bytes=len(data),
         sort_version=1,
         columns=(*(Column(name, "") for name in LOGS.schema.names), *shredded),
+        fingerprints=_fingerprints(records),
     )
     return segment, data
+
+
+def _fingerprints(records: Sequence[Record]) -> tuple[int, ...]:
+    made = {*field_fingerprints("service_name", {record.service_name for record in records})}
+    for scope in (ATTRIBUTES, RESOURCE, SCOPE):
+        keys = {key for record in records for key, _ in record.pairs(scope)}
+        made.update(number for key in keys for number in field_fingerprints(scope.prefix + key))
+    return tuple(sorted(made))
 
 
 def _placed(rows: list[Pairs], shred: dict[str, str]) -> tuple[dict[str, list[Any]], list[list[tuple[str, str]]]]:
@@ -231,14 +243,24 @@ class Lake:
     def segments(self) -> Lake:
         return self
 
-    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> list[Segment]:
+    def pick(
+        self,
+        organization: UUID,
+        signal: str,
+        time: TimeRange,
+        *,
+        conditions: tuple[Condition, ...] = (),
+        frequency_ms: int = 0,
+    ) -> Picked:
         self.picks.append(time)
         wanted = (organization, signal, frequency_ms)
-        return [
+        groups = fingerprint_groups(signal, conditions)
+        there = [
             segment
             for segment in self.all
             if (segment.organization, segment.signal, segment.frequency_ms) == wanted and segment.time.overlaps(time)
         ]
+        return Picked(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there))
 
     def add(
         self,

@@ -28,7 +28,7 @@ def unit(sql: str, lake: Lake) -> WorkUnit:
     """The SQL as a leaf over all logs, which it may call scan_1."""
     plan = compile_sql("SELECT message FROM logs", OWN, NOW)
     (scan,) = plan.scans
-    return WorkUnit(OWN, Leaf(scan, sql), tuple(lake.pick(OWN, "logs", scan.time)))
+    return WorkUnit(OWN, Leaf(scan, sql), lake.pick(OWN, "logs", scan.time).segments)
 
 
 @pytest.fixture

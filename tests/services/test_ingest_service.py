@@ -101,7 +101,7 @@ class Lake:
     def rows(self) -> Counter[str]:
         """Every message that a query would see, as often as it would."""
         found: Counter[str] = Counter()
-        for segment in self.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS):
+        for segment in self.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS).segments:
             data = io.BytesIO(self.store.get(segment.path, max_bytes=1 << 30))
             found.update(pq.read_table(data, columns=["message"])["message"].to_pylist())
         return found
@@ -206,7 +206,7 @@ def test_what_a_dead_worker_left_is_made_again_as_it_was(
     lives.step()
     lives.close()
     assert lake.rows() == Counter(expected)
-    segments = lake.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS)
+    segments = lake.index.segments.pick(ORGANIZATION.id, "logs", ALWAYS).segments
     assert len(segments) == 2
     paths = {path for segment in segments for path in (segment.path, segment.side_path("text.bin"))}
     assert {meta.key for meta in lake.store.list("db/")} == paths

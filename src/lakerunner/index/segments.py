@@ -12,16 +12,29 @@ from uuid import UUID
 from lakerunner.index.database import Database, Transaction
 from lakerunner.model.errors import Conflict
 from lakerunner.model.fingerprint import digest64
-from lakerunner.model.segment import Column, Segment
+from lakerunner.model.segment import Column, Picked, Segment
 from lakerunner.model.time import TimeRange
+from lakerunner.plan.fingerprints import fingerprint_groups
+from lakerunner.plan.scan import Condition
+
+# So many groups of fingerprints are asked for at once, each in its place in queries/segments.sql; more prune no better.
+_WANTED = ("wanted_1", "wanted_2", "wanted_3", "wanted_4")
 
 
 class Segments:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> list[Segment]:
-        """The live segments that overlap the range, ordered by start and id."""
+    def pick(
+        self,
+        organization: UUID,
+        signal: str,
+        time: TimeRange,
+        *,
+        conditions: tuple[Condition, ...] = (),
+        frequency_ms: int = 0,
+    ) -> Picked:
+        """The live segments that overlap the range and may hold rows that meet the conditions."""
         values = {
             "organization": organization,
             "signal": signal,
@@ -29,7 +42,16 @@ class Segments:
             "start_ns": time.start_ns,
             "end_ns": time.end_ns,
         }
-        return self._segments("segments.pick", values)
+        groups = fingerprint_groups(signal, conditions)
+        if not groups:
+            segments = self._segments("segments.pick", values)
+            return Picked(tuple(segments), len(segments))
+        wanted = {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
+        with self._database.transaction() as transaction:
+            rows = transaction.rows("segments.pick_pruned", dict.fromkeys(_WANTED) | values | wanted)
+            held = [row[1:] for row in rows if row[1] is not None]
+            sets = _column_sets(transaction, {row[-1] for row in held})
+        return Picked(tuple(_segment(row, sets) for row in held), rows[0][0])
 
     def get(self, organization: UUID, ids: Iterable[UUID]) -> list[Segment]:
         """Those of these ids that the organization has, ordered by start and id. Replaced ones too: a query

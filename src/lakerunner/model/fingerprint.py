@@ -5,8 +5,15 @@ A field fingerprint stands in the index for "this segment holds field = value" o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+
+# Of each signal, the columns whose values have fingerprints, and the word that the statistics have for one of them.
+VALUES: Mapping[str, Mapping[str, str]] = {
+    "logs": {"service_name": "service"},
+    "metrics": {"service_name": "service", "metric_name": "metric"},
+    "traces": {"service_name": "service", "name": "name"},
+}
 
 
 def digest64(*parts: str) -> int:

@@ -63,6 +63,15 @@ class Segment:
         return self.path.removesuffix("parquet") + name
 
 
+@dataclass(frozen=True)
+class Picked:
+    """What the index picked for a scan: the segments that may hold rows it wants, ordered by start and id, out of so
+    many that are live in its time range."""
+
+    segments: tuple[Segment, ...]
+    considered: int
+
+
 def segment_id(*work: str | int | Iterable[str | int]) -> UUID:
     """The id of the segment that this work makes: a digest of the parts, in their order."""
     hasher = blake2b(digest_size=16)

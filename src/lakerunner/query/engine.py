@@ -14,8 +14,9 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import Picked
 from lakerunner.model.time import TimeRange
+from lakerunner.plan.scan import Condition
 from lakerunner.plan.sql import SqlPlan
 from lakerunner.query.answer import Answer
 from lakerunner.query.coordinate import Coordinator
@@ -38,8 +39,17 @@ class Question:
 
 
 class Segments(Protocol):
-    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> list[Segment]:
-        """The organization's live segments that overlap the range, in a fixed order."""
+    def pick(
+        self,
+        organization: UUID,
+        signal: str,
+        time: TimeRange,
+        *,
+        conditions: tuple[Condition, ...] = (),
+        frequency_ms: int = 0,
+    ) -> Picked:
+        """The organization's live segments that overlap the range and may hold rows that meet the conditions, in a
+        fixed order."""
 
 
 class SegmentIndex(Protocol):
@@ -75,20 +85,19 @@ class Engine:
         return self._coordinator.run(_limited(plan), relations, gathers)
 
     def _gathers(self, organization: UUID, plan: SqlPlan, partial: bool) -> Gathers:
-        """Scans over the same range read the same segments, also when a compaction commits in between."""
-        picked: dict[tuple[str, TimeRange], list[Segment]] = {}
+        """Scans that ask for the same read the same segments, also when a compaction commits in between."""
+        picked: dict[tuple[str, TimeRange, tuple[Condition, ...]], Picked] = {}
         for scan in plan.scans:
-            if (scan.signal, scan.time) not in picked:
-                picked[scan.signal, scan.time] = self._index.segments.pick(organization, scan.signal, scan.time)
+            asked = (scan.signal, scan.time, scan.conditions)
+            if asked not in picked:
+                pick = self._index.segments.pick
+                picked[asked] = pick(organization, scan.signal, scan.time, conditions=scan.conditions)
         how = replace(self._gathering, partial=partial, ahead=len(plan.leaves) > 1)
-        return Gathers(
-            {
-                leaf.scan.relation: Gather(
-                    organization, leaf, picked[leaf.scan.signal, leaf.scan.time], self._workers, how
-                )
-                for leaf in plan.leaves
-            }
-        )
+        gathers = {}
+        for leaf in plan.leaves:
+            segments = picked[leaf.scan.signal, leaf.scan.time, leaf.scan.conditions].segments
+            gathers[leaf.scan.relation] = Gather(organization, leaf, segments, self._workers, how)
+        return Gathers(gathers)
 
 
 def _limited(plan: SqlPlan) -> str:

@@ -31,6 +31,28 @@ WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms =
   AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
 ORDER BY start_ns, id
 
+-- name: pick_pruned
+-- Like pick, of those that have a fingerprint of each wanted group. The count is of all that pick would give: it stands in
+-- every row, and in one without a segment where none is left.
+WITH overlapping AS (
+    SELECT count(*) AS considered FROM lrdb.segments
+    WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
+      AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+      AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
+), wanted AS (
+    SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
+           statistics, fingerprints, column_set
+    FROM lrdb.segments
+    WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
+      AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+      AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
+      AND fingerprints && %(wanted_1)s::bigint[]
+      AND (%(wanted_2)s::bigint[] IS NULL OR fingerprints && %(wanted_2)s::bigint[])
+      AND (%(wanted_3)s::bigint[] IS NULL OR fingerprints && %(wanted_3)s::bigint[])
+      AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
+)
+SELECT considered, wanted.* FROM overlapping LEFT JOIN wanted ON true ORDER BY start_ns, id
+
 -- name: get
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
        statistics, fingerprints, column_set

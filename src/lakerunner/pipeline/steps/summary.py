@@ -1,8 +1,8 @@
 """What the index is told about a segment beside its size: time range, statistics, fingerprints.
 
 Fingerprints prune: a segment that lacks the fingerprint of `service_name` = x, or of an attribute key, holds no such
-row. `VALUES` says for each signal which columns' values are told. Where fingerprints would be too many to keep,
-INCOMPLETE stands for all of them.
+row. model/fingerprint.py says for each signal which columns' values are told. Where fingerprints would be too many to
+keep, INCOMPLETE stands for all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.model.fingerprint import INCOMPLETE, field_fingerprints
+from lakerunner.model.fingerprint import INCOMPLETE, VALUES, field_fingerprints
 from lakerunner.model.signal import ATTRIBUTES, SCOPES, Scope, SignalSpec
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.read.names import slices_of_names
@@ -22,12 +22,6 @@ from lakerunner.pipeline.read.rows import Coded, Numbers, Rows
 from lakerunner.pipeline.steps.layout import Layout
 from lakerunner.pipeline.steps.metric_names import names_in_prometheus
 
-# The columns whose values prune, and the word that the statistics have for one of them.
-VALUES: Mapping[str, Mapping[str, str]] = {
-    "logs": {"service_name": "service"},
-    "metrics": {"service_name": "service", "metric_name": "metric"},
-    "traces": {"service_name": "service", "name": "name"},
-}
 # Further values that prune, by their column: other names for the same rows.
 FURTHER: Mapping[str, Callable[[Rows, Any], Mapping[str, list[str]]]] = {"metrics": names_in_prometheus}
 MAX_VALUES = 100  # of a column, in the statistics
