@@ -1,10 +1,12 @@
 """Query -> plan -> SQL, as files to read: tests/golden/lakeql/*.txt. `make golden` rewrites what follows each query.
 
-A file holds cases, each a query between two lines of dashes, then its plan.
+A file holds cases, each a query between two lines of dashes, then its plan. A comment at the query's end that is a JSON
+object holds its parameters.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -23,12 +25,14 @@ OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
 TYPES = BoundTypes()
 FILES = sorted((Path(__file__).parents[1] / "golden" / "lakeql").glob("*.txt"))
+PARAMETERS = re.compile(r"-- (\{.*\})$")
 CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)
 
 
 def described(sql: str) -> str:
     try:
-        plan = compile_sql(sql, OWN, NOW, types=TYPES)
+        given = PARAMETERS.search(sql)
+        plan = compile_sql(sql, OWN, NOW, types=TYPES, parameters=json.loads(given[1]) if given else {})
     except UserError as error:
         return f"{type(error).__name__}: {error}"
     leaves = [line for leaf in plan.leaves for line in (described_scan(leaf.scan), f"    {leaf.sql}")]

@@ -1,16 +1,20 @@
 """What a query may not be: refused.txt holds each statement with its error, where it stands, and what is said.
 
-It is a table to read, not one to rewrite by machine: what a refusal says was looked at by someone.
+It is a table to read, not one to rewrite by machine: what a refusal says was looked at by someone. A comment at the
+statement's end holds its parameters.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from lakerunner.lakeql import compile_sql
+from lakerunner.lakeql.parameters import MAX_CHARACTERS, MAX_VALUES
+from lakerunner.lakeql.search import MAX_TERMS
 from lakerunner.model.errors import TooLarge, UserError
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
@@ -26,7 +30,7 @@ def test_the_table_is_long() -> None:
 @pytest.mark.parametrize(("sql", "expected"), CASES)
 def test_is_refused(sql: str, expected: str) -> None:
     with pytest.raises(UserError) as refused:
-        compile_sql(sql, OWN, NOW)
+        compile_sql(sql, OWN, NOW, parameters=json.loads(sql.partition(" -- ")[2] or "{}"))
     error = refused.value
     where = f"{error.position.line}:{error.position.column}" if error.position else "nowhere"
     assert f"    {type(error).__name__} {where} {error.message}" == expected
@@ -55,6 +59,21 @@ def test_a_query_of_too_many_words_is_refused() -> None:
     assert compile_sql("SELECT " + ",".join(["1"] * 10_000), OWN, NOW).scans == ()
     with pytest.raises(TooLarge, match="20002 words and signs, more than the 20000 allowed"):
         compile_sql("SELECT " + ",".join(["1"] * 10_001), OWN, NOW)
+
+
+def test_parameters_hold_no_more_than_a_text_could() -> None:
+    sql = "SELECT 1 FROM logs WHERE severity_number IN $1 AND message <> $2"
+    given = {"1": list(range(MAX_VALUES - 1)), "2": "x" * MAX_CHARACTERS}
+    assert compile_sql(sql, OWN, NOW, parameters=given).scans
+    with pytest.raises(TooLarge, match="10001 values, more than the 10000 allowed"):
+        compile_sql(sql, OWN, NOW, parameters=given | {"1": list(range(MAX_VALUES))})
+    with pytest.raises(TooLarge, match="65537 characters, more than the 65536 allowed"):
+        compile_sql(sql, OWN, NOW, parameters=given | {"2": "x" * (MAX_CHARACTERS + 1)})
+
+
+def test_as_many_words_as_allowed_are_searched_for() -> None:
+    words = " ".join(map(str, range(MAX_TERMS)))
+    assert compile_sql(f"SELECT 1 FROM logs WHERE search('{words}')", OWN, NOW).sql.count("contains(") == MAX_TERMS
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
 
 from lakerunner.lakeql.functions import FUNCTIONS, TABLE_FUNCTIONS
+from lakerunner.lakeql.search import SEARCH
 from lakerunner.lakeql.source import Source
 
 _QUERY = {"with_", "order", "limit", "offset"}
@@ -65,6 +66,7 @@ _OTHER_NODES: tuple[type[exp.Expr], ...] = (
     *(exp.ArrayContainsAll, exp.ArrayContainedBy, exp.GroupingSets, exp.Rollup, exp.Cube),
 )
 _NODE_NAMES: dict[type[exp.Expr], str] = {exp.ByteString: "E'...'", exp.RawString: "$$...$$"}
+_FUNCTIONS = FUNCTIONS | {SEARCH}
 _NODES = frozenset({*_CLAUSES, *_OTHER_NODES})
 
 _TYPES = {
@@ -117,7 +119,9 @@ def _check_clauses(node: exp.Expr, source: Source) -> None:
 
 def _check_function(node: exp.Anonymous, source: Source) -> None:
     name = node.name.lower()
-    known, kind = (TABLE_FUNCTIONS, "table function") if isinstance(node.parent, exp.Table) else (FUNCTIONS, "function")
+    known, kind = (
+        (TABLE_FUNCTIONS, "table function") if isinstance(node.parent, exp.Table) else (_FUNCTIONS, "function")
+    )
     if name not in known:
         near = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
         hint = f": did you mean {near[0]}?" if near else ""

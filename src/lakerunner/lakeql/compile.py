@@ -1,19 +1,23 @@
-"""SQL text to plan: read, checked, resolved, rewritten.
+"""SQL text to plan: read, filled with its parameters, checked, resolved, rewritten.
 
-Comes in: the text, whose it is, and the one `now` of the query. Goes out: a SqlPlan, or an error that says what is
-wrong and where. The plan holds no organization: the caller's own segments are all that a scan can be given.
+Comes in: the text, its parameters, whose it is, and the one `now` of the query. Goes out: a SqlPlan, or an error that
+says what is wrong and where. The plan holds no organization: a scan can be given the caller's own segments only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from uuid import UUID
 
+from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
 from lakerunner.lakeql.allowed import check_allowed
 from lakerunner.lakeql.bounds import check_bounds
 from lakerunner.lakeql.compare import Comparisons
 from lakerunner.lakeql.constants import Constants
+from lakerunner.lakeql.parameters import put_values
 from lakerunner.lakeql.prune import narrow_scans
 from lakerunner.lakeql.resolve import resolve
 from lakerunner.lakeql.rewrite import (
@@ -31,13 +35,22 @@ from lakerunner.plan.types import Types
 
 
 def compile_sql(
-    text: str, organization: UUID, now_ns: int, *, types: Types | None = None, max_length: int = MAX_LENGTH
+    text: str,
+    organization: UUID,
+    now_ns: int,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    types: Types | None = None,
+    max_length: int = MAX_LENGTH,
 ) -> SqlPlan:
-    """The plan of one SELECT. UserError with a position where the text is wrong or asks for what is not available,
-    NotAllowed where it asks for another organization, TooLarge beyond max_length characters. Without `types`
-    workers group nothing."""
+    """The plan of one SELECT; `parameters` are the values of $1, $name, ... by what stands behind the $. UserError with
+    a position where the text is wrong or asks for what is not available, NotAllowed where it asks for another
+    organization, TooLarge beyond max_length characters. Without `types` workers group nothing."""
+    source = Source(text)
     try:
-        return _compiled(Source(text), organization, Constants(now_ns), types, max_length)
+        tree = source.parse(max_length)
+        put_values(tree, parameters or {}, source)
+        return _compiled(tree, source, organization, Constants(now_ns), types)
     except RecursionError:
         raise UserError("the query is nested too deeply: give inner parts a name with WITH") from None
     except UnsupportedError as error:
@@ -45,9 +58,8 @@ def compile_sql(
 
 
 def _compiled(
-    source: Source, organization: UUID, constants: Constants, types: Types | None, max_length: int
+    tree: exp.Query, source: Source, organization: UUID, constants: Constants, types: Types | None
 ) -> SqlPlan:
-    tree = source.parse(max_length)
     check_allowed(tree, source)
     check_bounds(tree, constants, source)
     names = output_names(tree)

@@ -187,10 +187,13 @@ def _equal(subject: _Subject | None, others: list[exp.Expr]) -> list[Condition]:
 
 
 def _containing(subject: _Subject | None, others: list[exp.Expr]) -> list[Condition]:
-    """It holds this literal."""
-    is_literal = len(others) == 1 and others[0].is_string
-    long = [others[0].name] if is_literal and len(others[0].name.encode()) >= LEAST_BYTES else []
-    return _contained(subject, long)
+    """It holds this literal. One that is folded says as much as it stands, where the subject is folded too."""
+    if subject is None or len(others) != 1:
+        return []
+    (other,) = others
+    if subject.folded and isinstance(other, exp.Anonymous) and other.name.lower() in _FOLDS and other.expressions:
+        other = other.expressions[0]
+    return _contained(subject, [other.name] if other.is_string else [])
 
 
 def _matching(subject: _Subject | None, others: list[exp.Expr]) -> list[Condition]:
@@ -204,7 +207,8 @@ def _matching(subject: _Subject | None, others: list[exp.Expr]) -> list[Conditio
 def _contained(subject: _Subject | None, texts: Iterable[str], *, ignore_case: bool = False) -> list[Condition]:
     if subject is None or len(subject.columns) > 1 or subject.is_id:
         return []
-    return [Contains(subject.columns[0], text, ignore_case or subject.folded) for text in texts]
+    long = [text for text in texts if len(text.encode()) >= LEAST_BYTES]
+    return [Contains(subject.columns[0], text, ignore_case or subject.folded) for text in long]
 
 
 def _either(branches: list[list[Fact]]) -> Iterator[Fact]:

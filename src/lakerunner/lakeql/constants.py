@@ -237,6 +237,7 @@ def _zone_ns(zone: str | None) -> int:
 
 
 def _read_interval(amount: exp.Expr | None, unit: exp.Expr | None) -> Interval | None:
+    amount = amount.this if isinstance(amount, exp.Paren) else amount
     if not isinstance(amount, exp.Literal):
         return None
     if unit is not None:

@@ -1,7 +1,8 @@
 """Every name of a query, resolved: tables become scans, columns say whose they are, or the query is refused.
 
-Comes in: a tree of allowed nodes. It is changed in one way: a table's name becomes its scan's relation, under the
-alias that the query knows it by. Goes out: the scans in the making, and what each column reference and each star means.
+Comes in: a tree of allowed nodes. A table's name becomes its scan's relation, under the alias that the query knows it
+by; attributes by their quoted names and calls of search become the SQL they stand for. Goes out: the scans in the
+making, and what each column reference and each star means.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from itertools import count
 
 from sqlglot import exp
 
+from lakerunner.lakeql.named_attributes import attribute_hint, attribute_reading
 from lakerunner.lakeql.scope import UNKNOWN, AmbiguousError, Draft, Found, Relation, Scope
+from lakerunner.lakeql.search import SEARCH, search_condition
 from lakerunner.lakeql.source import Source
 from lakerunner.lakeql.tables import TABLES
 from lakerunner.lakeql.values import value_column
@@ -256,6 +259,9 @@ class _Resolver:
             case exp.Column():
                 self._column(node, scope, variables)
                 return
+            case exp.Anonymous() if node.name.lower() == SEARCH:
+                self._instead(node, search_condition(node, scope, self._source), scope)
+                return
             case exp.Lambda():
                 variables |= {name.name.lower() for name in node.expressions}
             case exp.Comprehension():
@@ -274,6 +280,11 @@ class _Resolver:
         except AmbiguousError as both:
             message = f"column {node.name} is in {both}: say which"
             raise self._source.error(message, node) from None
+        if found is None or (found[0] is UNKNOWN and node.table):
+            reading = attribute_reading(node, scope, self._source)
+            if reading:
+                self._instead(node, reading, scope)
+                return
         if found is None:
             raise self._unknown(node, names, scope)
         value, at = found
@@ -284,15 +295,23 @@ class _Resolver:
         elif value.draft and value.column:  # a field inside the column's value, which is no longer the column's
             value.draft.columns.add(value.column.name)
 
+    def _instead(self, node: exp.Expr, meant: exp.Expr, scope: Scope) -> None:
+        """What a name or call of LakeQL's own stands for takes its place."""
+        node.replace(meant)
+        for column in list(meant.find_all(exp.Column)):
+            self._column(column, scope, frozenset())
+
     def _unknown(self, node: exp.Expr, names: list[str], scope: Scope) -> Exception:
         qualified = len(names) > 1
+        attribute = attribute_hint(node, scope) if isinstance(node, exp.Column) else ""
+        meant = attribute and (f": did you mean {attribute}?" if qualified else f": an attribute is {attribute}")
         if qualified and names[0] not in scope.aliases():
-            return self._source.error(f"there is no table or alias {names[0]} here", node)
+            return self._source.error(f"there is no table or alias {names[0]} here{meant}", node)
         if not qualified and names[0] in scope.aliases():
             return self._source.error(f"{names[0]} is a table here, not a column", node)
         wanted = names[1] if qualified else names[0]
         near = get_close_matches(wanted, sorted(scope.names(names[0] if qualified else None)), n=1, cutoff=0.5)
-        hint = f": did you mean {near[0]}?" if near else ""
+        hint = f": did you mean {near[0]}?" if near else meant
         return self._source.error(f"there is no column {wanted}{hint}", node)
 
 

@@ -29,16 +29,14 @@ _CUT_TO = {
 
 def output_names(tree: exp.Query) -> list[tuple[exp.Select, list[str]]]:
     """The projections of every SELECT as they are now, for `keep_names`."""
-    return [
-        (select, [written(node, identify=False) for node in select.expressions]) for select in tree.find_all(exp.Select)
-    ]
+    return [(select, [_name(node) for node in select.expressions]) for select in tree.find_all(exp.Select)]
 
 
 def keep_names(names: list[tuple[exp.Select, list[str]]]) -> None:
     """Name each projection that has changed since by what stood there; DuckDB names the others itself."""
     for select, texts in names:
         for node, text in zip(list(select.expressions), texts, strict=True):
-            if isinstance(node, exp.Alias | exp.Star) or node.is_star or written(node, identify=False) == text:
+            if isinstance(node, exp.Alias | exp.Star) or node.is_star or _name(node) == text:
                 continue
             node.replace(exp.alias_(node.copy(), text, quoted=True))
 
@@ -123,3 +121,8 @@ def _cut(node: exp.Expr, unit: str) -> None:
 
 def _timestamp(text: str) -> exp.Expr:
     return exp.cast(exp.Literal.string(text), DType.TIMESTAMP)
+
+
+def _name(node: exp.Expr) -> str:
+    """What DuckDB calls it: a column by its own name, anything else by its text."""
+    return node.name if isinstance(node, exp.Column) else written(node, identify=False)

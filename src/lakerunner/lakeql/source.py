@@ -21,7 +21,7 @@ MAX_LENGTH = 65_536
 _MAX_TOKENS = 20_000
 _BEGINS_A_SELECT = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN}
 _NAMED = {TokenType.VAR, TokenType.IDENTIFIER}
-_PARAMETERS = {TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.HASH}
+_NO_PARAMETERS = {"@", "#"}  # sqlglot takes them for parameters, DuckDB for operators and positions
 # What sqlglot raises instead of a ParseError on some texts that are no SQL.
 _STUMBLES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 _OPENED_AT = re.compile(r"Missing .+ from \d+:(\d+)$", re.DOTALL)
@@ -75,8 +75,10 @@ class Source:
         if len(tokens) > _MAX_TOKENS:
             raise TooLarge(f"the query has {len(tokens)} words and signs, more than the {_MAX_TOKENS} allowed")
         for token in tokens:
-            if token.token_type in _PARAMETERS:
-                raise UserError(f"parameters like {token.text} are not available", self.position(token.start))
+            if token.token_type in (TokenType.PARAMETER, TokenType.HASH) and token.text in _NO_PARAMETERS:
+                raise UserError(
+                    f"{token.text} is not available: parameters are $1, $name or ?", self.position(token.start)
+                )
         for token, after in pairwise(tokens):
             self._refuse_misread(token, after)
         return tokens

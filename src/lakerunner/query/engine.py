@@ -74,7 +74,9 @@ class Engine:
 
     def sql(self, organization: UUID, question: Question) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
-        plan = compile_sql(question.text, organization, question.now_ns, types=self._types)
+        plan = compile_sql(
+            question.text, organization, question.now_ns, parameters=question.parameters, types=self._types
+        )
         self._syntax.check(question.text)
         gathers = self._gathers(organization, plan, question.partial)
 
