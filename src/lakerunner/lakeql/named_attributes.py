@@ -84,7 +84,7 @@ def _has_attributes(relation: Relation) -> bool:
 
 
 def _refuse_slips(node: exp.Column, relation: Relation, source: Source) -> None:
-    """A column's name with a letter amiss; a text in the wrong quotes, on the right of a comparison. A key with a dot is
+    """A column's name with a letter amiss, or a text in the wrong quotes, right of a comparison. A key with a dot is
     meant as it stands."""
     name = node.name
     if "." in name:
