@@ -131,22 +131,21 @@ def test_close_before_the_start_and_twice(small: Lake) -> None:
 
 def test_segments_are_let_go_however_a_query_ends(small: Lake) -> None:
     worker = small.worker(max_rows=50)
-    pins = worker._cache._pins
     done = worker.run(unit("SELECT message FROM scan_1 LIMIT 50", small))
     assert done.schema.names == ["message"]
-    assert sum(pins.values()) == 1
+    assert worker._cache.held == 1
     list(done)
-    assert not pins
+    assert worker._cache.held == 0
     with pytest.raises(TooLarge):
         list(worker.run(unit("SELECT message FROM scan_1", small)))
-    assert not pins
+    assert worker._cache.held == 0
     with pytest.raises(UserError, match="Could not convert"):
         list(worker.run(unit("SELECT message::INTEGER FROM scan_1", small)))
-    assert not pins
+    assert worker._cache.held == 0
     left = worker.run(unit("SELECT message FROM scan_1 LIMIT 1", small))
     next(iter(left))
     left.close()
-    assert not pins
+    assert worker._cache.held == 0
 
 
 @pytest.mark.parametrize(

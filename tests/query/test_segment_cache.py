@@ -1,4 +1,5 @@
-"""The cache fetches once, keeps what is held, stays within its size and survives a restart."""
+"""The cache fetches once, keeps what is held, stays within its size and survives a restart. Small segments, which it
+fetches whole; test_chunk_cache.py has larger ones."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sample_lake import START, Lake, Record
+from sample_lake import START, Elsewhere, Lake, Record
 
 from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
 from lakerunner.model.segment import Segment
@@ -18,7 +19,7 @@ from lakerunner.plan.scan import Scan
 from lakerunner.query.cache import SegmentCache
 
 
-class CountingStore(LocalStore):
+class CountingStore(Elsewhere):
     """Counts what is read, and lets a test hold reads back until it has looked."""
 
     def __init__(self, root: Path) -> None:
@@ -27,10 +28,10 @@ class CountingStore(LocalStore):
         self.go = threading.Event()
         self.go.set()
 
-    def get(self, key: str, *, max_bytes: int) -> memoryview:
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
         self.reads.append(key)
         assert self.go.wait(10)
-        return super().get(key, max_bytes=max_bytes)
+        return super().get_range(key, start, length)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def cache_of(store: LocalStore, tmp_path: Path, max_bytes: int = 1 << 30) -> Seg
 
 
 def files(tmp_path: Path) -> set[str]:
-    return {path.name for path in (tmp_path / "cache").iterdir()}
+    return {path.name for path in (tmp_path / "cache").iterdir() if path.is_file()}
 
 
 def name(segment: Segment) -> str:
@@ -64,9 +65,7 @@ def test_a_segment_is_fetched_once_and_whole(segments: list[Segment], store: Cou
     for _ in range(2):
         with cache.hold(SCAN, segments) as paths:
             for segment in segments:
-                assert paths.files[segment.id].path.read_bytes() == bytes(
-                    store.get_range(segment.path, 0, segment.bytes)
-                )
+                assert paths.files[segment.id].path.read_bytes() == store.get(segment.path, max_bytes=1 << 30)
     assert sorted(store.reads) == sorted(segment.path for segment in segments)
     assert cache.size == sum(segment.bytes for segment in segments)
 
@@ -131,25 +130,30 @@ def test_one_query_that_cannot_fit_is_refused(segments: list[Segment], store: Co
 def test_a_restart_keeps_whole_files_and_clears_the_rest(
     segments: list[Segment], store: CountingStore, tmp_path: Path
 ) -> None:
-    with cache_of(store, tmp_path).hold(SCAN, segments):
+    first = cache_of(store, tmp_path)
+    with first.hold(SCAN, segments):
         pass
-    (tmp_path / "cache" / f"{name(segments[0])}.0badf00d.part").write_bytes(b"half")
+    first.close()
+    (tmp_path / "cache" / "whole" / name(segments[0])).unlink()  # as if killed before
+    (tmp_path / "cache" / "whole" / "of_none.parquet").write_text("db/none")
     store.reads.clear()
     cache = cache_of(store, tmp_path)
-    assert files(tmp_path) == {name(segment) for segment in segments}
-    with cache.hold(SCAN, segments):
-        pass
-    assert store.reads == []
+    assert files(tmp_path) == {name(segment) for segment in segments[1:]}
+    assert not (tmp_path / "cache" / "whole" / "of_none.parquet").exists()
+    assert cache.size == sum(segment.bytes for segment in segments[1:])
+    with cache.hold(SCAN, segments) as held:
+        assert held.account.bytes_fetched == segments[0].bytes
+    assert store.reads == [segments[0].path]
+    cache.close()
     assert cache_of(store, tmp_path, segments[0].bytes).size <= segments[0].bytes
 
 
-def test_a_damaged_file_of_another_size_is_fetched_anew(
-    segments: list[Segment], store: CountingStore, tmp_path: Path
-) -> None:
-    (tmp_path / "cache").mkdir()
+def test_a_file_of_another_size_is_fetched_anew(segments: list[Segment], store: CountingStore, tmp_path: Path) -> None:
+    (tmp_path / "cache" / "whole").mkdir(parents=True)
     (tmp_path / "cache" / name(segments[0])).write_bytes(b"short")
+    (tmp_path / "cache" / "whole" / name(segments[0])).write_text(segments[0].path)
     with cache_of(store, tmp_path).hold(SCAN, segments[:1]) as paths:
-        assert paths.files[segments[0].id].path.stat().st_size == segments[0].bytes
+        assert paths.files[segments[0].id].path.read_bytes() == store.get(segments[0].path, max_bytes=1 << 30)
 
 
 @pytest.mark.parametrize("by", [-1, 1])
@@ -169,7 +173,7 @@ def test_an_object_of_another_size_is_corrupt(
 def test_an_absent_object_is_said_so_to_everyone_and_can_come_later(
     segments: list[Segment], store: CountingStore, tmp_path: Path
 ) -> None:
-    data = bytes(store.get(segments[0].path, max_bytes=segments[0].bytes))
+    data = bytes(store.get(segments[0].path, max_bytes=1 << 30))
     store.delete([segments[0].path])
     cache = cache_of(store, tmp_path)
     for _ in range(2):
@@ -199,3 +203,58 @@ def test_many_queries_at_once_within_a_small_cache(
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(read, range(200)))
     assert cache.size <= 2 * max(segment.bytes for segment in segments)
+
+
+class TestLinks:
+    """A store that is a directory of this machine: nothing is copied."""
+
+    def test_the_file_is_the_objects_own_while_it_is_held(self, segments: list[Segment], tmp_path: Path) -> None:
+        cache = cache_of(LocalStore(tmp_path / "store"), tmp_path, 1)
+        with cache.hold(SCAN, segments) as held:
+            for segment in segments:
+                assert held.files[segment.id].path.samefile(tmp_path / "store" / segment.path)
+                assert held.files[segment.id].path.parent == cache.directory
+            assert (held.account.read, held.account.bytes_fetched, cache.size) == (4, 0, 0)
+            assert held.account.bytes_cached > 0
+            with cache.hold(SCAN, segments[:1]):
+                pass
+            assert files(tmp_path) == {name(segment) for segment in segments}
+        assert files(tmp_path) == set()
+
+    def test_a_deleted_segment_can_be_read_while_it_is_held(self, segments: list[Segment], tmp_path: Path) -> None:
+        store = LocalStore(tmp_path / "store")
+        data = bytes(store.get(segments[0].path, max_bytes=1 << 30))
+        cache = cache_of(store, tmp_path)
+        with cache.hold(SCAN, segments[:1]) as held:
+            store.delete([segments[0].path])
+            assert held.files[segments[0].id].path.read_bytes() == data
+        with pytest.raises(Absent):
+            cache.hold(SCAN, segments[:1]).__enter__()
+
+    @pytest.mark.parametrize("by", [-1, 1])
+    def test_a_file_of_another_size_is_corrupt(self, by: int, segments: list[Segment], tmp_path: Path) -> None:
+        cache = cache_of(LocalStore(tmp_path / "store"), tmp_path)
+        stated = replace(segments[0], bytes=segments[0].bytes + by)
+        with pytest.raises(Corrupt, match=f"{stated.path} has {segments[0].bytes} bytes, the index states"):
+            cache.hold(SCAN, [stated]).__enter__()
+        assert files(tmp_path) == set()
+
+    def test_what_cannot_be_linked_is_copied(
+        self, segments: list[Segment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As where the cache is on another disk."""
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(18, "Invalid cross-device link")
+
+        monkeypatch.setattr("os.link", refuse)
+        cache = cache_of(LocalStore(tmp_path / "store"), tmp_path)
+        with cache.hold(SCAN, segments) as held:
+            assert held.account.bytes_fetched == cache.size == sum(segment.bytes for segment in segments)
+
+    def test_links_that_a_killed_process_left_are_removed(self, segments: list[Segment], tmp_path: Path) -> None:
+        cache = cache_of(LocalStore(tmp_path / "store"), tmp_path)
+        cache.hold(SCAN, segments).__enter__()
+        assert cache_of(LocalStore(tmp_path / "store"), tmp_path).size == 0
+        assert files(tmp_path) == set()
+        assert all((tmp_path / "store" / segment.path).stat().st_size == segment.bytes for segment in segments)

@@ -44,6 +44,7 @@ class ObjectStoreSuite:
             lambda: store.fetch(key, max_bytes=LIMIT),
             lambda: store.get_range(key, 0, 1),
             lambda: store.get_range(key, 0, 0),
+            lambda: store.local_path(key),
             lambda: store.head(key),
             lambda: store.delete([key]),
         )
@@ -174,6 +175,15 @@ class ObjectStoreSuite:
         for call in calls:
             with pytest.raises(Absent, match=key):
                 call()
+
+    def test_a_local_path_is_the_object_or_none(self, store: ObjectStore) -> None:
+        store.put("a/b", b"content")
+        path = store.local_path("a/b")
+        assert path is None or path.read_bytes() == b"content"
+        if path is not None:
+            for key in ("a", "a/c", "b/c"):
+                with pytest.raises(Absent, match=key):
+                    store.local_path(key)
 
     def test_head_says_what_is_there_now(self, store: ObjectStore) -> None:
         before = time.time_ns()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import obstore
@@ -96,6 +97,10 @@ class BucketStore:
         if not enough:
             raise Corrupt(f"object {key} of {self._name} has fewer bytes than the {start + length} asked for")
         return data
+
+    def local_path(self, key: str) -> Path | None:
+        checked_key(key)
+        return None
 
     def head(self, key: str) -> ObjectMeta:
         checked_key(key)

@@ -88,6 +88,10 @@ class LocalStore:
             file.seek(start)
             return memoryview(file.read(length))
 
+    def local_path(self, key: str) -> Path | None:
+        with self._failures("read", key), self._open(key):
+            return self.root / key
+
     def head(self, key: str) -> ObjectMeta:
         with self._failures("read", key), self._open(key) as file:
             status = os.fstat(file.fileno())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 
@@ -39,6 +40,10 @@ class ObjectStore(Protocol):
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """These bytes exactly; Absent if there is no such object, Corrupt if it is shorter."""
+
+    def local_path(self, key: str) -> Path | None:
+        """The file of this machine that is the object, to be read and linked to only; Absent if there is no such
+        object. None where objects are not files of this machine."""
 
     def head(self, key: str) -> ObjectMeta:
         """What is there now, etag included. Absent if there is none."""

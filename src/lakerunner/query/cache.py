@@ -1,32 +1,66 @@
-"""Segments as files on the worker's own disk, fetched whole and once.
+"""What a scan needs of its segments, on the worker's own disk. docs/formats/cache.md tells the whole of it.
 
-What always holds: a file under its final name is a whole segment, of the size the index states. A file that a query
-holds is not removed. Beyond `max_bytes` the files that were held longest ago go first; while queries hold more than
-fits, the cache is larger for as long as they do. One query that alone needs more is refused. A restart keeps what is
-there.
+Comes in: a scan and segments. Goes out: for each segment of which a row can matter a file that DuckDB reads as ordinary
+Parquet, and the rows of it that may be read. What always holds: of these rows everything is there that the scan's
+relation (query/scan.py) reads, so no hole is ever read for data; the other segments and row groups hold no row that the
+scan wants. The files stay as long as they are held.
+
+A segment is looked at in steps, and each step asks the store for all segments at once: the text index, where it can
+help; the footer; then the chunks of needed columns in needed row groups, or the whole file where that is most of it.
 """
 
 from __future__ import annotations
 
-import os
-from collections import Counter, OrderedDict
+import logging
+import mmap
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
-from threading import Lock
+from uuid import UUID
 
-from lakerunner.model.errors import Corrupt, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import Corrupt, TooLarge, UserError
 from lakerunner.model.segment import Segment
+from lakerunner.model.signal import signal_named
+from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.objects.store import ObjectStore
 from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
+from lakerunner.query.files import Brought, CachedFile, Files, StoredObject
+from lakerunner.query.footers import Footer, Footers, footer_bytes, read_footer
 from lakerunner.query.held import Held, HeldFile
+from lakerunner.query.prune import (
+    STATISTICS,
+    TEXT_INDEX,
+    TextFindings,
+    Wanted,
+    asks_text_index,
+    find_texts,
+    wanted_groups,
+)
+from lakerunner.query.scan import stored_columns
+from lakerunner.query.spans import Span, joined, size
 
-_FETCHES_AT_ONCE = 8
-_HALF_FETCHED = ".part"
 _GLOB_SIGNS = "*?["
+_SMALL = 256 << 10  # a segment that is fetched whole at once
+_TAIL_LEAST = 64 << 10
+_CHUNK_IN_FOOTER = 160  # bytes, about
+# A bloom filter that rules nothing out: DuckDB reads those of all row groups, also of those it is told to leave out.
+# The header (32 bytes, block, xxhash, uncompressed) in Thrift's compact protocol, and one block with all bits set.
+NEUTRAL_BLOOM = bytes.fromhex("15401c1c00001c1c00001c1c000000") + b"\xff" * 32
+_logger = logging.getLogger("lakerunner.query.cache")
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """Of one segment: `bytes` are those of the spans before more than needed is fetched for speed."""
+
+    segment: Segment
+    file: CachedFile
+    rows: tuple[Span, ...] | None
+    spans: list[Span]
+    bytes: int
 
 
 class SegmentCache:
@@ -35,122 +69,183 @@ class SegmentCache:
     def __init__(self, store: ObjectStore, directory: Path, max_bytes: int) -> None:
         if any(sign in str(directory) for sign in _GLOB_SIGNS):
             raise UserError(f"cache directory {directory}: a path with one of {_GLOB_SIGNS} cannot be used")
-        self._store = store
         self.directory = directory.resolve()
         self._max_bytes = max_bytes
-        self._lock = Lock()
-        self._sizes: OrderedDict[str, int] = OrderedDict()  # the least recently held first
-        self._pins: Counter[str] = Counter()
-        self._coming: dict[str, Future[None]] = {}
-        self._pool = ThreadPoolExecutor(_FETCHES_AT_ONCE, thread_name_prefix="segment-fetch")
-        self._adopt()
+        self._files = Files(store, self.directory, max_bytes)
+        self._footers = Footers()
 
     @property
     def size(self) -> int:
-        """Bytes of the files that are here or on their way."""
-        with self._lock:
-            return sum(self._sizes.values())
+        """Bytes that are here or on their way; holes do not count."""
+        return self._files.cost
+
+    @property
+    def held(self) -> int:
+        """How many files queries hold now."""
+        return self._files.held
 
     @contextmanager
-    def hold(self, _scan: Scan, segments: Iterable[Segment]) -> Iterator[Held]:
+    def hold(self, scan: Scan, segments: Iterable[Segment]) -> Iterator[Held]:
         """The segments' files, with what the scan reads of them, which stay while the context lasts. Raises what the
         store raises; Corrupt for an object that is not of the size the index states; TooLarge when they cannot fit."""
-        wanted = {self._name(segment): segment for segment in segments}
-        need = sum(segment.bytes for segment in wanted.values())
+        with self._files.holding() as held:
+            holding = _Holding(scan, self._files, self._footers, held, self._max_bytes)
+            yield holding.of(list(segments))
+
+    def close(self) -> None:
+        """Waits for the fetches that are on their way; whole files stay for the next start."""
+        self._files.close()
+
+
+class _Holding:
+    """One query's way through the steps."""
+
+    def __init__(self, scan: Scan, files: Files, footers: Footers, held: list[CachedFile], max_bytes: int) -> None:
+        self._scan = scan
+        self._max_bytes = max_bytes
+        self._files = files
+        self._footers = footers
+        self._held = held
+        self._brought = Brought()
+        self._pruned: Counter[str] = Counter()
+        self._groups_pruned: Counter[str] = Counter()
+        self._groups = 0
+
+    def of(self, segments: list[Segment]) -> Held:
+        texts = self._texts(segments)
+        alive = [segment for segment in segments if segment.id not in texts or texts[segment.id].alive]
+        self._pruned[TEXT_INDEX] += len(segments) - len(alive)
+        needed = []
+        for segment, file, footer in self._footers_of(alive):
+            wanted = wanted_groups(self._scan, segment, footer, texts.get(segment.id))
+            self._count(footer, wanted)
+            if wanted.groups:
+                needed.append(self._needed(segment, file, footer, wanted.groups))
+        self._check_fits((one.file, one.bytes) for one in needed)
+        self._want([(one.file, one.spans) for one in needed])
+        return Held({one.segment.id: HeldFile(one.file.path, one.rows) for one in needed}, self._account(len(needed)))
+
+    # The text index
+
+    def _texts(self, segments: list[Segment]) -> dict[UUID, TextFindings]:
+        """What text indexes say, of segments that have one that can be read. One that cannot leaves nothing out."""
+        if not asks_text_index(self._scan):
+            return {}
+        files: dict[UUID, CachedFile] = {}
+        for segment in segments:
+            with _without_index(segment):
+                if bytes_ := segment.statistics.get("side_bytes", {}).get(SIDE_FILE):
+                    files[segment.id] = self._files.hold(self._held, _object(segment, SIDE_FILE, bytes_))
+        with suppress(Corrupt):  # of one of them, which is found out below
+            self._want([(file, [(0, file.object.bytes)]) for file in files.values()])
+        found: dict[UUID, TextFindings] = {}
+        for segment in segments:
+            with _without_index(segment):
+                if file := files.get(segment.id):
+                    self._files.want([(file, [(0, file.object.bytes)])])
+                    found[segment.id] = self._findings(file)
+        return found
+
+    def _findings(self, file: CachedFile) -> TextFindings:
+        with self._forgetting(file), file.path.open("rb") as opened:
+            return find_texts(self._scan, memoryview(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)))
+
+    # Footers
+
+    def _footers_of(self, segments: list[Segment]) -> list[tuple[Segment, CachedFile, Footer]]:
+        objects = [_object(segment, "parquet", segment.bytes) for segment in segments]
+        looked = [(s, self._files.hold(self._held, o)) for s, o in zip(segments, objects, strict=True)]
+        new = [(segment, file) for segment, file in looked if not self._footers.get(file.object)]
+        self._check_fits((file, _tail(segment)) for segment, file in new)
+        self._want([(file, [(segment.bytes - _tail(segment), segment.bytes)]) for segment, file in new])
+        longer = []
+        for segment, file in new:
+            with self._forgetting(file):
+                longer.append((file, [(segment.bytes - footer_bytes(file.path, segment.path), segment.bytes)]))
+        self._want(longer)
+        return [(segment, file, self._footer(file)) for segment, file in looked]
+
+    def _footer(self, file: CachedFile) -> Footer:
+        footer = self._footers.get(file.object)
+        if footer is None:
+            with self._forgetting(file):
+                footer = read_footer(file.path, file.object.key)
+            self._footers.put(file.object, footer)
+        return footer
+
+    @contextmanager
+    def _forgetting(self, file: CachedFile) -> Iterator[None]:
+        """What turns out to be damaged is not kept."""
+        try:
+            yield
+        except Corrupt:
+            self._files.forget(file)
+            raise
+
+    # Column chunks
+
+    def _needed(self, segment: Segment, file: CachedFile, footer: Footer, groups: list[Span]) -> _Needed:
+        rows = tuple((footer.rows[first][0], footer.rows[end - 1][1]) for first, end in groups)
+        everything = groups == [(0, footer.groups)]
+        columns = stored_columns(self._scan, segment)
+        chunks = [footer.chunks(column) for column in columns]
+        spans = [span for of in chunks for first, end in groups for group in of[first:end] for span in group]
+        spans.append((segment.bytes - footer.bytes, segment.bytes))
+        bytes_ = segment.bytes if segment.bytes <= _SMALL else size(joined(spans))
+        if 2 * bytes_ > segment.bytes:
+            spans = [(0, segment.bytes)]
+        else:
+            blooms = [bloom for column in columns for bloom in footer.blooms(column)]
+            spans += self._files.fill(file, blooms, NEUTRAL_BLOOM)
+        return _Needed(segment, file, None if everything else rows, spans, bytes_)
+
+    def _check_fits(self, needed: Iterable[tuple[CachedFile, int]]) -> None:
+        need = sum(bytes_ for file, bytes_ in needed if not file.linked)
         if need > self._max_bytes:
             raise TooLarge(
                 f"the query reads {need} bytes of segments, more than cache_max_bytes {self._max_bytes}: "
                 "narrow its time range"
             )
-        with self._lock:
-            self._pins.update(wanted.keys())
-            fetches = [self._fetch(name, segment) for name, segment in wanted.items()]
-        try:
-            wait(fetches)
-            for fetch in fetches:
-                fetch.result()
-            files = {segment.id: HeldFile(self.directory / name) for name, segment in wanted.items()}
-            yield Held(files, Account(read=len(files)))
-        finally:
-            with self._lock:
-                self._release(wanted)
 
-    def close(self) -> None:
-        """Waits for the fetches that are on their way; the files stay for the next start."""
-        self._pool.shutdown()
+    def _want(self, wanted: list[tuple[CachedFile, list[Span]]]) -> None:
+        self._brought += self._files.want(wanted)
 
-    def _name(self, segment: Segment) -> str:
-        return f"{segment.organization}_{segment.id}.parquet"
+    # What it took
 
-    def _adopt(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        files = [(path.stat(), path) for path in self.directory.iterdir() if path.is_file()]
-        for status, path in sorted(files, key=lambda file: file[0].st_mtime_ns):
-            if path.name.endswith(_HALF_FETCHED):
-                path.unlink()
-            elif path.suffix == ".parquet":
-                self._sizes[path.name] = status.st_size
-        self._evict()
+    def _count(self, footer: Footer, wanted: Wanted) -> None:
+        self._groups += footer.groups
+        self._groups_pruned.update(wanted.pruned)
+        if not wanted.groups:
+            self._pruned[TEXT_INDEX if TEXT_INDEX in wanted.pruned else STATISTICS] += 1
 
-    # With the lock held
+    def _account(self, read: int) -> Account:
+        return Account(
+            pruned=dict(+self._pruned),
+            read=read,
+            row_groups=self._groups,
+            row_groups_pruned=dict(+self._groups_pruned),
+            bytes_fetched=self._brought.fetched,
+            bytes_cached=self._brought.found,
+        )
 
-    def _fetch(self, name: str, segment: Segment) -> Future[None]:
-        """Done when the file is here. One who wants what is coming waits for that fetch."""
-        if name in self._coming:
-            return self._coming[name]
-        if self._sizes.get(name) == segment.bytes:
-            self._sizes.move_to_end(name)
-            here: Future[None] = Future()
-            here.set_result(None)
-            return here
-        self._sizes[name] = segment.bytes
-        self._sizes.move_to_end(name)
-        self._evict()
-        self._coming[name] = self._pool.submit(self._bring, name, segment)
-        return self._coming[name]
 
-    def _release(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._pins[name] -= 1
-            if not self._pins[name]:
-                del self._pins[name]
-        self._evict()
+def _object(segment: Segment, kind: str, bytes_: int) -> StoredObject:
+    return StoredObject(f"{segment.organization}_{segment.id}.{kind}", segment.side_path(kind), bytes_)
 
-    def _evict(self) -> None:
-        excess = sum(self._sizes.values()) - self._max_bytes
-        for name in [name for name in self._sizes if not self._pins[name]] if excess > 0 else ():
-            if excess <= 0:
-                break
-            (self.directory / name).unlink(missing_ok=True)
-            excess -= self._sizes.pop(name)
 
-    # In the pool
+def _tail(segment: Segment) -> int:
+    """How much of the segment's end is read to find its footer: all of a small one, else what the footer should be."""
+    if segment.bytes <= _SMALL:
+        return segment.bytes
+    groups = 1 + segment.rows // signal_named(segment.signal).row_group_rows
+    return min(segment.bytes, max(_TAIL_LEAST, groups * len(segment.columns) * _CHUNK_IN_FOOTER))
 
-    def _bring(self, name: str, segment: Segment) -> None:
-        try:
-            self._write(self.directory / name, self._read(segment))
-        except BaseException:
-            with self._lock:
-                del self._sizes[name]
-                del self._coming[name]
-            raise
-        with self._lock:
-            del self._coming[name]
 
-    def _read(self, segment: Segment) -> memoryview:
-        try:
-            data = self._store.get(segment.path, max_bytes=segment.bytes)
-        except TooLarge as error:
-            raise Corrupt(f"{segment.path} is larger than the {segment.bytes} bytes the index states") from error
-        if len(data) != segment.bytes:
-            raise Corrupt(f"{segment.path} has {len(data)} bytes, the index states {segment.bytes}")
-        return data
-
-    def _write(self, path: Path, data: memoryview) -> None:
-        half = path.with_name(f"{path.name}.{token_hex(4)}{_HALF_FETCHED}")
-        try:
-            half.write_bytes(data)
-            os.replace(half, path)
-        except OSError as error:
-            half.unlink(missing_ok=True)
-            raise Unavailable(f"the segment cache cannot be written: {error.strerror}") from error
+@contextmanager
+def _without_index(segment: Segment) -> Iterator[None]:
+    """A text index that is not there or damaged costs time, not rows."""
+    try:
+        yield
+    except Corrupt as error:
+        fields = {"segment": segment.path, "reason": str(error)}
+        _logger.warning("a text index cannot be used", extra={"lakerunner_fields": fields})

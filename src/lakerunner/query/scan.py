@@ -1,14 +1,17 @@
 """A scan and its segments, as the DuckDB SQL of a relation.
 
-One projection for each group of segments with the same columns, NULL for what a group lacks, UNION ALL between them:
-the index knows what is in each file, so none is opened to find out. Only what the query uses is read.
-The macros named here are in query/macros.py.
+One SELECT for each run of segments that give what the query uses in the same way, NULL for what they lack, UNION ALL
+between them: the index knows what is in each file, so none is opened to find out. Only what the query uses is read, and
+of a file only the rows that it is held with. Rows come in the order of the segments, whatever was left out of them, so
+that where one worker broke off another can go on. The macros named here are in query/macros.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from uuid import UUID
 
@@ -30,6 +33,7 @@ _TEXT_OF = {
     "bytes": "base64({0})",
     "json": "typed_text({0})",
 }
+_COLUMN_SETS = 256  # kept as they are read
 _MAP = "MAP(VARCHAR, VARCHAR)"
 _ENTRIES = "STRUCT(key VARCHAR, value VARCHAR)[]"
 
@@ -59,14 +63,29 @@ _MADE = {
 }
 
 
+@dataclass(frozen=True)
+class _Outputs:
+    """Expressions and names; and the stored columns they are made of, with their types: DuckDB casts what has another
+    type in a further file of one read_parquet, and binds it by name."""
+
+    listed: tuple[tuple[str, str], ...]
+    stored: tuple[Column, ...]
+
+
 def relation_sql(unit: WorkUnit, files: Mapping[UUID, HeldFile]) -> str:
-    """The SELECT that gives what the scan states, in its order."""
+    """The SELECT that gives what the scan states, in the order of the segments."""
     scan = unit.leaf.scan
-    held = [segment for segment in unit.segments if segment.id in files]
+    held = [(files[segment.id], segment) for segment in unit.segments if segment.id in files]
     selects = [
-        _group_sql(scan, segments, [files[segment.id].path for segment in segments]) for segments in _groups(scan, held)
+        _select(outputs.listed) + _from([file for file, _ in run])
+        for (outputs, _), run in groupby(held, lambda one: _run(scan, *one))
     ]
     return "\nUNION ALL\n".join(selects) if selects else empty_sql(scan)
+
+
+def stored_columns(scan: Scan, segment: Segment) -> list[str]:
+    """The columns of the segment's file that the scan's relation reads."""
+    return [column.name for column in _outputs(scan, segment).stored]
 
 
 def quoted(name: str) -> str:
@@ -77,25 +96,26 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _groups(scan: Scan, segments: Iterable[Segment]) -> list[list[Segment]]:
-    """By columns, and by collector where the query asks for it: no file states its own."""
-    by_collector = "collector" in scan.columns
-    groups: dict[tuple[tuple[Column, ...], str], list[Segment]] = {}
-    for segment in segments:
-        key = (segment.columns, segment.collector if by_collector else "")
-        groups.setdefault(key, []).append(segment)
-    return list(groups.values())
+def _run(scan: Scan, file: HeldFile, segment: Segment) -> tuple[_Outputs, Path | None]:
+    """What neighbours in one SELECT have in common. A file of which only some rows may be read has its own."""
+    return _outputs(scan, segment), file.path if file.rows is not None else None
 
 
-def _group_sql(scan: Scan, segments: list[Segment], files: list[Path]) -> str:
-    reader = _Reader(segments[0])
+def _outputs(scan: Scan, segment: Segment) -> _Outputs:
+    reader = _Reader(segment)
     outputs = [(reader.column(column), column.name) for column in _columns(scan)]
     outputs += [
         (reader.attribute(attribute), attribute_column(scan.relation, attribute)) for attribute in scan.attributes
     ]
     outputs += [(reader.stored(name, "BLOB"), id_column(scan.relation, name)) for name in scan.ids]
-    listed = ", ".join(text(str(file)) for file in files)
-    return f"{_select(outputs)}\nFROM read_parquet([{listed}], hive_partitioning = false)"
+    return _Outputs(tuple(outputs), tuple(reader.used.values()))
+
+
+def _from(files: list[HeldFile]) -> str:
+    listed = ", ".join(text(str(file.path)) for file in files)
+    rows = [f"file_row_number BETWEEN {first} AND {end - 1}" for first, end in files[0].rows or ()]
+    where = f"\nWHERE {' OR '.join(rows)}" if rows else ""
+    return f"\nFROM read_parquet([{listed}], hive_partitioning = false){where}"
 
 
 def empty_sql(scan: Scan) -> str:
@@ -106,7 +126,7 @@ def empty_sql(scan: Scan) -> str:
     return f"{_select(outputs)}\nWHERE false"
 
 
-def _select(outputs: list[tuple[str, str]]) -> str:
+def _select(outputs: Iterable[tuple[str, str]]) -> str:
     """A relation needs a column, also where the query only counts rows."""
     given = [f"{expression} AS {quoted(name)}" for expression, name in outputs] or ["NULL AS no_column"]
     return "SELECT " + ",\n    ".join(given)
@@ -118,12 +138,12 @@ def _columns(scan: Scan) -> list[TableColumn]:
 
 
 class _Reader:
-    """How the files of one group give what a query sees."""
+    """How a segment's file gives what a query sees. `used` are the columns that were asked for, by name."""
 
     def __init__(self, segment: Segment) -> None:
-        """Of any one of them: they have the same columns and, where it is asked for, the same collector."""
-        self._types = {column.name: column.type for column in segment.columns}
-        self._names = _names_in_duckdb([column.name for column in segment.columns])
+        self.used: dict[str, Column] = {}
+        self._columns = _by_name(segment.columns)
+        self._names = _names_in_duckdb(segment.columns)
         self._segment = segment
 
     def column(self, column: TableColumn) -> str:
@@ -144,17 +164,17 @@ class _Reader:
         return self.stored(column.name, column.type)
 
     def stored(self, name: str, type_: str) -> str:
-        return quoted(self._names[name]) if name in self._types else f"CAST(NULL AS {type_})"
+        return self._use(name) if name in self._columns else f"CAST(NULL AS {type_})"
 
     def attribute(self, attribute: Attribute) -> str:
         """From its own column if it has one; values of another type than the column's are in the map."""
         overflow = f"typed_text({self.stored(attribute.scope, _MAP)}[{text(attribute.key)}])"
         own = _PREFIXES[attribute.scope] + attribute.key
-        return f"COALESCE({self._text(own)}, {overflow})" if self._types.get(own) else overflow
+        return f"COALESCE({self._text(own)}, {overflow})" if self._shredded(own) else overflow
 
     def _items(self, name: str, type_: str) -> str:
         """A row without items has an empty list. Inside an item ids and attributes are shown as everywhere."""
-        if name not in self._types:
+        if name not in self._columns:
             return f"CAST([] AS {type_})"
         stored = signal_named(self._segment.signal).schema.field(name).type.value_type
         fields = ", ".join(
@@ -164,13 +184,20 @@ class _Reader:
 
     def _map(self, scope: str) -> str:
         prefix = _PREFIXES[scope]
-        own = [name for name, type_ in self._types.items() if type_ and name.startswith(prefix)]
+        own = [name for name in self._columns if name.startswith(prefix) and self._shredded(name)]
         entries = [f"{{'key': {text(n.removeprefix(prefix))}, 'value': {self._text(n)}}}" for n in own]
         listed = f"[{', '.join(entries)}]" if entries else f"CAST([] AS {_ENTRIES})"
         return f"attribute_map({listed}, {self.stored(scope, _MAP)})"
 
     def _text(self, name: str) -> str:
-        return _TEXT_OF[self._types[name]].format(quoted(self._names[name]))
+        return _TEXT_OF[self._columns[name].type].format(self._use(name))
+
+    def _shredded(self, name: str) -> bool:
+        return name in self._columns and self._columns[name].type != ""
+
+    def _use(self, name: str) -> str:
+        self.used[name] = self._columns[name]
+        return quoted(self._names[name])
 
 
 def _shown(field: str, stored: pa.DataType) -> str:
@@ -179,11 +206,20 @@ def _shown(field: str, stored: pa.DataType) -> str:
     return f"lower(hex({field}))" if pa.types.is_binary(stored) else field
 
 
-def _names_in_duckdb(names: list[str]) -> dict[str, str]:
+# Most segments have the columns of others, and a column set is long.
+
+
+@lru_cache(_COLUMN_SETS)
+def _by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
+    return {column.name: column for column in columns}
+
+
+@lru_cache(_COLUMN_SETS)
+def _names_in_duckdb(columns: tuple[Column, ...]) -> dict[str, str]:
     """Keys differ by case, DuckDB's names do not (in ASCII): it numbers the later ones, as is done here."""
     uses: dict[bytes, int] = {}
     given = {}
-    for name in names:
+    for name in (column.name for column in columns):
         new, first = name, name.encode().lower()
         while new.encode().lower() in uses:
             new, uses[first] = f"{name}_{uses[first]}", uses[first] + 1

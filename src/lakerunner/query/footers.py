@@ -1,0 +1,175 @@
+"""What the footer of a segment's Parquet file says: where its column chunks stand, and between which values they lie.
+
+Comes in: a file of which at least the footer is there. Goes out: spans of bytes, spans of rows, bounds of values. Only
+columns that are asked for are looked at, each once: a footer has thousands of chunks, and pyarrow's way to each of them
+is slow. `Footers` keeps those that were read last.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.query.files import StoredObject
+from lakerunner.query.spans import Span
+
+TRAILER = 8  # the length of the footer, and the magic
+BLOOM_LEAST = 47  # header and one block; older files do not state a filter's size
+_MAGIC = b"PAR1"
+_KEPT_BYTES = 64 << 20  # of footers as they are stored; parsed, they are a few times larger
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """No value of a chunk is less than `low` or more than `high`, as Parquet orders them: integers, or bytes. None: not
+    known. `none`: it has no value but null."""
+
+    low: Any = None
+    high: Any = None
+    none: bool = False
+
+    def may_hold(self, value: Any) -> bool:
+        return not self.none and (self.low is None or self.low <= value <= self.high)
+
+    def may_overlap(self, start: int, end: int) -> bool:
+        """The half-open range."""
+        return not self.none and (self.low is None or (self.low < end and self.high >= start))
+
+
+class Footer:
+    """A file's own column is that of the name; of a map or list its chunks are those of all its parts."""
+
+    def __init__(self, metadata: pq.FileMetaData, bytes_: int) -> None:
+        """`bytes_` are those at the file's end that are the footer and the trailer."""
+        self.bytes = bytes_
+        self._metadata = metadata
+        self._spans: dict[int, list[Span]] = {}
+        self._bounds: dict[int, list[Bounds]] = {}
+        self._blooms: dict[str, list[Span]] = {}
+
+    @property
+    def groups(self) -> int:
+        return int(self._metadata.num_row_groups)
+
+    @cached_property
+    def rows(self) -> list[Span]:
+        """Of each row group."""
+        counts = (self._metadata.row_group(group).num_rows for group in range(self.groups))
+        return list(pairwise(accumulate(counts, initial=0)))
+
+    def chunks(self, column: str) -> list[list[Span]]:
+        """Of each row group, the column's; none of a column that the file lacks."""
+        leaves = [self._chunks_of(leaf) for leaf in self._leaves.get(column, ())]
+        return [list(of_group) for of_group in zip(*leaves, strict=True)] if leaves else [[]] * self.groups
+
+    def blooms(self, column: str) -> list[Span]:
+        """The column's bloom filters."""
+        if column not in self._blooms:
+            chunks = [self._chunk(group, leaf) for leaf in self._leaves.get(column, ()) for group in range(self.groups)]
+            self._blooms[column] = [_bloom(chunk) for chunk in chunks if chunk.bloom_filter_offset is not None]
+        return self._blooms[column]
+
+    def bounds(self, path: str) -> list[Bounds] | None:
+        """Of each row group, by the path of a column or of a part of one; None if the file has no such."""
+        leaf = self._paths.get(path)
+        if leaf is None:
+            return None
+        if leaf not in self._bounds:
+            self._bounds[leaf] = [_bounds(self._chunk(group, leaf).statistics) for group in range(self.groups)]
+        return self._bounds[leaf]
+
+    def _chunks_of(self, leaf: int) -> list[Span]:
+        if leaf not in self._spans:
+            self._spans[leaf] = [_span(self._chunk(group, leaf)) for group in range(self.groups)]
+        return self._spans[leaf]
+
+    def _chunk(self, group: int, leaf: int) -> pq.ColumnChunkMetaData:
+        return self._metadata.row_group(group).column(leaf)
+
+    @cached_property
+    def _paths(self) -> dict[str, int]:
+        schema = self._metadata.schema
+        return {schema.column(leaf).path: leaf for leaf in range(len(schema))}
+
+    @cached_property
+    def _leaves(self) -> dict[str, list[int]]:
+        """By column. Names of attributes have dots in them; those columns have no parts, and the names of others have
+        no dots."""
+        schema = self._metadata.schema
+        leaves: dict[str, list[int]] = {}
+        for path, leaf in self._paths.items():
+            plain = schema.column(leaf).name == path
+            leaves.setdefault(path if plain else path.partition(".")[0], []).append(leaf)
+        return leaves
+
+
+class Footers:
+    """The footers that were used last, up to 64 MiB of them as they are stored. Safe to use from many threads."""
+
+    def __init__(self, max_bytes: int = _KEPT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[StoredObject, Footer] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, object_: StoredObject) -> Footer | None:
+        with self._lock:
+            if object_ in self._kept:
+                self._kept.move_to_end(object_)
+            return self._kept.get(object_)
+
+    def put(self, object_: StoredObject, footer: Footer) -> None:
+        with self._lock:
+            if object_ not in self._kept:
+                self._kept[object_] = footer
+                self._bytes += footer.bytes
+            while self._bytes > self._max_bytes:
+                self._bytes -= self._kept.popitem(last=False)[1].bytes
+
+
+def footer_bytes(path: Path, key: str) -> int:
+    """How many bytes at the end of the file are its footer. Corrupt if these are no Parquet file's."""
+    with path.open("rb") as file:
+        size = file.seek(-TRAILER, 2) + TRAILER
+        trailer = file.read(TRAILER)
+    length = int.from_bytes(trailer[:4], "little") + TRAILER
+    if trailer[4:] != _MAGIC or length > size:
+        raise Corrupt(f"{key}: what the index states to be its {size} bytes do not end as a Parquet file does")
+    return length
+
+
+def read_footer(path: Path, key: str) -> Footer:
+    length = footer_bytes(path, key)
+    try:
+        return Footer(pq.read_metadata(path), length)
+    except (pa.ArrowException, OSError) as error:
+        raise Corrupt(f"{key}: its footer cannot be read: {error}") from error
+
+
+def _span(chunk: pq.ColumnChunkMetaData) -> Span:
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page:
+        start = min(start, chunk.dictionary_page_offset)
+    return start, start + chunk.total_compressed_size
+
+
+def _bloom(chunk: pq.ColumnChunkMetaData) -> Span:
+    start = chunk.bloom_filter_offset
+    return start, start + (chunk.bloom_filter_length or BLOOM_LEAST)
+
+
+def _bounds(statistics: pq.Statistics | None) -> Bounds:
+    if statistics is None:
+        return Bounds()
+    if statistics.has_null_count and statistics.num_values == 0:
+        return Bounds(none=True)
+    return Bounds(statistics.min_raw, statistics.max_raw) if statistics.has_min_max else Bounds()

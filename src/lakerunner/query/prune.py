@@ -1,0 +1,201 @@
+"""Which row groups of a segment can hold a row that a scan wants, by its text index and by what its footer says.
+
+Comes in: the scan's time range and conditions, the text index, the footer. Goes out: numbers of row groups. What always
+holds: a row group with a row that meets the time range and all conditions is among them.
+
+What is subtle is an attribute. Its text may come from a column of its own or from the overflow map, and from a string
+or a value of another type: statistics of its column say nothing of the map, and the text index knows strings only.
+So an attribute prunes where the keys of the map leave no room for it, or where its text can only be a string's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from lakerunner.lakeql.tables import Kind, table_of_signal
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import ATTRIBUTES, SCOPES
+from lakerunner.model.text_index import candidates, candidates_of_attribute, fold, grams
+from lakerunner.model.time import TimeRange
+from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
+from lakerunner.query.footers import Bounds, Footer
+from lakerunner.query.spans import Span, fewer, joined, without
+
+TEXT_INDEX, STATISTICS = "text index", "statistics"
+_PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
+_MOST_RANGES = 16  # of one file: each costs DuckDB time in every row
+_LITERAL_LEAST = 3  # bytes: a trigram's
+_ID = re.compile(r"([0-9a-f]{2})*")
+# Texts of numbers, of bytes and of arrays and kvlists: docs/formats/attributes.md.
+_NOT_ONLY_A_STRING = re.compile(
+    r"[-+.0-9eE]*|(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?|[{\[].*", re.S
+)
+
+
+@dataclass(frozen=True)
+class TextFindings:
+    """What the text index says: how many row groups there are, and which may hold rows that meet all conditions.
+    `strings` are those that may hold some attribute's text as a string, which alone does not rule the others out."""
+
+    groups: int
+    alive: frozenset[int]
+    strings: tuple[tuple[Attribute, frozenset[int]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Row groups to be read, as half-open ranges of their numbers, and of the others how many each reason left out."""
+
+    groups: list[Span]
+    pruned: dict[str, int]
+
+
+def asks_text_index(scan: Scan) -> bool:
+    """Whether the text index can say anything about these conditions."""
+    return scan.signal == "logs" and any(_texts(condition) for condition in scan.conditions)
+
+
+def find_texts(scan: Scan, index: memoryview) -> TextFindings:
+    """Corrupt if it is no text index."""
+    groups = len(candidates(index, ""))
+    alive = set(range(groups))
+    strings = []
+    for condition in scan.conditions:
+        texts = _texts(condition)
+        if isinstance(condition, Present) or not texts:
+            continue
+        if isinstance(condition.column, Attribute):
+            found = _union(candidates_of_attribute(index, text) for text in texts)
+            if isinstance(condition, Equals) and not any(map(_NOT_ONLY_A_STRING.fullmatch, texts)):
+                alive &= found
+            else:
+                strings.append((condition.column, found))
+        else:
+            ignore_case = isinstance(condition, Contains) and condition.ignore_case
+            alive &= _union(candidates(index, text, ignore_case=ignore_case) for text in texts)
+    return TextFindings(groups, frozenset(alive), tuple(strings))
+
+
+def wanted_groups(scan: Scan, segment: Segment, footer: Footer, texts: TextFindings | None) -> Wanted:
+    """`texts` None: nothing is known from the text index."""
+    known = _Known(segment, footer)
+    reasons: dict[int, str] = {}
+    for group in range(footer.groups):
+        if not (known.may_overlap(scan.time, group) and all(known.may_meet(one, group) for one in scan.conditions)):
+            reasons[group] = STATISTICS
+        elif texts and texts.groups == footer.groups and not _may_have_texts(texts, known, group):
+            reasons[group] = TEXT_INDEX
+    alive = joined((group, group + 1) for group in range(footer.groups) if group not in reasons)
+    groups = fewer(alive, _MOST_RANGES)
+    left_out = without([(0, footer.groups)], groups)
+    return Wanted(groups, dict(Counter(reasons[group] for first, end in left_out for group in range(first, end))))
+
+
+def _may_have_texts(texts: TextFindings, known: _Known, group: int) -> bool:
+    return group in texts.alive and all(
+        group in found or not known.only_strings(attribute, group) for attribute, found in texts.strings
+    )
+
+
+class _Known:
+    """What the footer says of a row group, with the meaning that the index gives its columns."""
+
+    def __init__(self, segment: Segment, footer: Footer) -> None:
+        self._segment = segment
+        self._footer = footer
+        self._types = {column.name: column.type for column in segment.columns}
+        self._columns = table_of_signal(segment.signal).named()
+
+    def may_meet(self, condition: Condition, group: int) -> bool:
+        match condition:
+            case Present(attribute):
+                return self._may_have(attribute, group, None)
+            case Equals(Attribute() as attribute, values):
+                return self._may_have(attribute, group, [_bytes(value) for value in values])
+            case Equals(str() as name, values):
+                return self._may_equal(name, values, group)
+        return True
+
+    def may_overlap(self, time: TimeRange, group: int) -> bool:
+        bounds = self._footer.bounds("timestamp")
+        return bounds is None or bounds[group].may_overlap(time.start_ns, time.end_ns)
+
+    def only_strings(self, attribute: Attribute, group: int) -> bool:
+        """Whether all that this row group has of the attribute are strings."""
+        own = self._types.get(_PREFIXES[attribute.scope] + attribute.key)
+        return own in (None, "string") and not self._in_map(attribute, group)
+
+    def _may_equal(self, name: str, values: Collection[str], group: int) -> bool:
+        """Of columns whose text is what is stored."""
+        column = self._columns.get(name)
+        if column is None:
+            return True
+        if column.name == "collector":
+            return self._segment.collector in values
+        stored: list[bytes]
+        if column.kind is Kind.ID and all(map(_ID.fullmatch, values)):
+            stored = [bytes.fromhex(value) for value in values]
+        elif column.kind is Kind.PLAIN and column.type == "VARCHAR" and column.name in _stored(self._segment.signal):
+            stored = [_bytes(value) for value in values]
+        else:
+            return True
+        return self._may_hold(column.name, group, stored)
+
+    def _may_have(self, attribute: Attribute, group: int, values: Collection[bytes] | None) -> bool:
+        """One of these texts, or any (None)."""
+        if self._in_map(attribute, group):
+            return True
+        own = _PREFIXES[attribute.scope] + attribute.key
+        return self._may_hold(own, group, values if self._types.get(own) == "string" else None)
+
+    def _in_map(self, attribute: Attribute, group: int) -> bool:
+        if attribute.scope not in self._types:
+            return False
+        keys = self._footer.bounds(f"{attribute.scope}.key_value.key")
+        return keys is None or keys[group].may_hold(_bytes(attribute.key))
+
+    def _may_hold(self, column: str, group: int, values: Collection[bytes] | None) -> bool:
+        """One of these values, or any (None). What the index knows as no column of the segment is null in all rows."""
+        if column not in self._types:
+            return False
+        bounds: list[Bounds] | None = self._footer.bounds(column)
+        if bounds is None:
+            return True
+        return not bounds[group].none if values is None else any(map(bounds[group].may_hold, values))
+
+
+def _texts(condition: Condition) -> tuple[str, ...]:
+    """One of which the message or the record's own attribute must hold; none if the index would not know them."""
+    match condition:
+        case Contains("message", literal):
+            texts: tuple[str, ...] = (literal,)
+        case Equals("message", values):
+            texts = values
+        case Equals(Attribute(ATTRIBUTES.map_column), values) | Contains(
+            Attribute(ATTRIBUTES.map_column), values, False
+        ):
+            texts = (values,) if isinstance(values, str) else values
+            return texts if all(_encodable(text) and any(grams(fold(text.encode()))) for text in texts) else ()
+        case _:
+            return ()
+    return texts if all(_encodable(text) and len(text.encode()) >= _LITERAL_LEAST for text in texts) else ()
+
+
+def _union(found: Iterable[list[int]]) -> frozenset[int]:
+    return frozenset(group for groups in found for group in groups)
+
+
+def _stored(signal: str) -> list[str]:
+    return list(table_of_signal(signal).spec.schema.names)
+
+
+def _encodable(text: str) -> bool:
+    return not re.search("[\ud800-\udfff]", text)
+
+
+def _bytes(text: str) -> bytes:
+    """Half a surrogate pair, which JSON can state, is in no file."""
+    return text.encode("utf-8", "surrogatepass")
