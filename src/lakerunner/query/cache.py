@@ -27,7 +27,7 @@ from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.objects.store import ObjectStore
 from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
-from lakerunner.query.files import Brought, CachedFile, Files, StoredObject
+from lakerunner.query.files import CachedFile, Files, StoredObject
 from lakerunner.query.footers import Footer, Footers, footer_bytes, read_footer
 from lakerunner.query.held import Held, HeldFile
 from lakerunner.query.prune import (
@@ -40,7 +40,7 @@ from lakerunner.query.prune import (
     wanted_groups,
 )
 from lakerunner.query.scan import stored_columns
-from lakerunner.query.spans import Span, joined, size
+from lakerunner.query.spans import Span, joined, size, without
 
 _GLOB_SIGNS = "*?["
 _SMALL = 256 << 10  # a segment that is fetched whole at once
@@ -106,7 +106,8 @@ class _Holding:
         self._files = files
         self._footers = footers
         self._held = held
-        self._brought = Brought()
+        self._fetched: dict[CachedFile, list[Span]] = {}
+        self._needed: list[tuple[CachedFile, list[Span]]] = []
         self._pruned: Counter[str] = Counter()
         self._groups_pruned: Counter[str] = Counter()
         self._groups = 0
@@ -120,8 +121,9 @@ class _Holding:
             wanted = wanted_groups(self._scan, segment, footer, texts.get(segment.id))
             self._count(footer, wanted)
             if wanted.groups:
-                needed.append(self._needed(segment, file, footer, wanted.groups))
+                needed.append(self._chunks(segment, file, footer, wanted.groups))
         self._check_fits((one.file, one.bytes) for one in needed)
+        self._needed += [(one.file, one.spans) for one in needed]
         self._want([(one.file, one.spans) for one in needed])
         return Held({one.segment.id: HeldFile(one.file.path, one.rows) for one in needed}, self._account(len(needed)))
 
@@ -137,7 +139,8 @@ class _Holding:
                 if bytes_ := segment.statistics.get("side_bytes", {}).get(SIDE_FILE):
                     files[segment.id] = self._files.hold(self._held, _object(segment, SIDE_FILE, bytes_))
         with suppress(Corrupt):  # of one of them, which is found out below
-            self._want([(file, [(0, file.object.bytes)]) for file in files.values()])
+            self._needed += [(file, [(0, file.object.bytes)]) for file in files.values()]
+            self._want(self._needed)
         found: dict[UUID, TextFindings] = {}
         for segment in segments:
             with _without_index(segment):
@@ -184,7 +187,7 @@ class _Holding:
 
     # Column chunks
 
-    def _needed(self, segment: Segment, file: CachedFile, footer: Footer, groups: list[Span]) -> _Needed:
+    def _chunks(self, segment: Segment, file: CachedFile, footer: Footer, groups: list[Span]) -> _Needed:
         rows = tuple((footer.rows[first][0], footer.rows[end - 1][1]) for first, end in groups)
         everything = groups == [(0, footer.groups)]
         columns = stored_columns(self._scan, segment)
@@ -208,7 +211,8 @@ class _Holding:
             )
 
     def _want(self, wanted: list[tuple[CachedFile, list[Span]]]) -> None:
-        self._brought += self._files.want(wanted)
+        for file, spans in self._files.want(wanted):
+            self._fetched[file] = joined([*self._fetched.get(file, ()), *spans])
 
     # What it took
 
@@ -224,8 +228,8 @@ class _Holding:
             read=read,
             row_groups=self._groups,
             row_groups_pruned=dict(+self._groups_pruned),
-            bytes_fetched=self._brought.fetched,
-            bytes_cached=self._brought.found,
+            bytes_fetched=sum(map(size, self._fetched.values())),
+            bytes_cached=sum(size(without(spans, self._fetched.get(file, ()))) for file, spans in self._needed),
         )
 
 

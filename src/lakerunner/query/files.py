@@ -27,7 +27,7 @@ from lakerunner.query.spans import Span, joined, overlaps, size, without
 
 _FETCHES_AT_ONCE = 16
 _PIECE = 8 << 20  # the most that one fetch holds in memory
-_GAP = 128 << 10  # that much more is read sooner than asked for apart
+GAP_BYTES = 128 << 10  # so much between two spans is fetched with them, sooner than in two requests
 _MARKS = "whole"  # the directory of the marks
 
 
@@ -62,17 +62,6 @@ class CachedFile:
     @property
     def taken(self) -> list[Span]:
         return joined([*self.here, *self.coming])
-
-
-@dataclass(frozen=True)
-class Brought:
-    """Bytes that were fetched, among them what stood between two wanted spans, and wanted ones that were there."""
-
-    fetched: int = 0
-    found: int = 0
-
-    def __add__(self, other: Brought) -> Brought:
-        return Brought(self.fetched + other.fetched, self.found + other.found)
 
 
 class Files:
@@ -129,26 +118,26 @@ class Files:
             held.append(file)
             return file
 
-    def want(self, wanted: Iterable[tuple[CachedFile, Sequence[Span]]]) -> Brought:
-        """Returns when these spans of held files are there. Raises what the store raises."""
+    def want(self, wanted: Iterable[tuple[CachedFile, Sequence[Span]]]) -> list[tuple[CachedFile, list[Span]]]:
+        """Returns when these spans of held files are there, with what was fetched for it: perhaps less, perhaps what
+        stands between two of them too. Raises what the store raises."""
         fetches: list[Future[None]] = []
-        brought = Brought()
+        fetched: list[tuple[CachedFile, list[Span]]] = []
         with self._lock:
             for file, spans in wanted:
                 asked = joined(spans)
                 fetches += [fetch for span, fetch in file.coming.items() if overlaps(span, asked)]
-                missing = without(asked, file.taken)
-                requests = _requests(missing, file.taken)
+                requests = _requests(without(asked, file.taken), file.taken)
                 for piece in requests:
                     file.coming[piece] = self._pool.submit(self._bring, file, piece)
                     fetches.append(file.coming[piece])
                 self._weigh(file)
-                brought += Brought(size(requests), size(asked) - size(missing))
+                fetched.append((file, requests))
             self._evict()
         wait(fetches)
         for fetch in fetches:
             fetch.result()
-        return brought
+        return fetched
 
     def fill(self, file: CachedFile, spans: Iterable[Span], data: bytes) -> list[Span]:
         """These bytes, which are not the object's, stand at the start of each span from now on. Returns the spans that
@@ -287,7 +276,7 @@ def _requests(missing: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     """What to ask the store for: neighbours together, unless something that is there stands between; in pieces."""
     merged: list[Span] = []
     for start, end in missing:
-        if merged and start - merged[-1][1] <= _GAP and not overlaps((merged[-1][1], start), taken):
+        if merged and start - merged[-1][1] <= GAP_BYTES and not overlaps((merged[-1][1], start), taken):
             merged[-1] = merged[-1][0], end
         else:
             merged.append((start, end))
