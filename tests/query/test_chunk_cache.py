@@ -11,21 +11,29 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_lake import SERVICES, Asking, RealLake, some_records
-from sample_lake import START
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from real_lake import SERVICES, Asking, CountingStore, RealLake, some_records
+from sample_lake import OWN, START
 
 from lakerunner.model.errors import Corrupt, TooLarge
+from lakerunner.model.signal import TRACES
+from lakerunner.model.source import SourceObject
 from lakerunner.model.time import ALL_TIME, TimeRange
 from lakerunner.objects.local import LocalStore
+from lakerunner.pipeline.read.rows import Raw
+from lakerunner.pipeline.segments import make_segments
+from lakerunner.pipeline.steps import order
 from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan, attribute_column, id_column
 from lakerunner.query import files
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.files import CachedFile, Files, StoredObject
 from lakerunner.query.footers import Footers, read_footer
+from lakerunner.query.held import HeldFile
 
 LOGS = Scan("s", "logs", ALL_TIME, ("message",))
 
@@ -368,6 +376,72 @@ def check_any(data: st.DataObject, lake: RealLake, linked: Asking) -> None:
         assert linked.ask(scan, sql, segments)[0].equals(expected)
     cache.close()
     shutil.rmtree(cache.directory)
+
+
+def test_many_scans_at_once_within_a_small_cache(lake: RealLake, tmp_path: Path, poison: None) -> None:
+    """Whatever is fetched, evicted and fetched again, and by whom: what is read is there."""
+    cache = SegmentCache(lake.store, tmp_path / "cache", 1_500_000)
+    columns = ["severity", "service_name", "timestamp", "trace_id", "span_id", "resource_attrs"]
+    whole = {s.id: pq.read_table(lake.store.root / s.path) for s in lake.segments}
+
+    def right(number: int) -> bool:
+        chance = random.Random(number)
+        segment = chance.choice(lake.segments)
+        scan = replace(LOGS, columns=("trace_id", chance.choice(columns)), conditions=chance.choice(some))
+        with cache.hold(scan, [segment]) as held:
+            for file in held.files.values():
+                sql = (
+                    f"SELECT trace_id FROM read_parquet('{file.path}') WHERE ({ranges(file)}) AND trace_id IS NOT NULL"
+                )
+                with duckdb.connect() as connection:
+                    found = connection.execute(sql).fetchall()
+                rows = [n for first, end in file.rows or ((0, segment.rows),) for n in range(first, end)]
+                if found != [(value,) for value in whole[segment.id].column("trace_id").take(rows).to_pylist()]:
+                    return False
+        return True
+
+    some: list[tuple[Condition, ...]] = [(), *(((Equals("service_name", (s,))),) for s in SERVICES)]
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(right, range(60)))
+    assert (cache.held, cache.size <= 1_500_000) == (0, True)
+
+
+def ranges(file: HeldFile) -> str:
+    return " OR ".join(f"file_row_number BETWEEN {first} AND {end - 1}" for first, end in file.rows or ()) or "true"
+
+
+def test_columns_with_parts_are_there_with_all_of_them(tmp_path: Path, poison: None) -> None:
+    """Spans, whose events are lists of structs with maps in them."""
+    chance = random.Random(1)
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    for n in range(6000):
+        span = spans.add(trace_id=chance.randbytes(16), span_id=chance.randbytes(8), start_time_unix_nano=START + n)
+        span.name = chance.randbytes(60).hex()
+        if n % 50 == 0:
+            event = span.events.add(name=f"event {n}", time_unix_nano=START)
+            event.attributes.add(key="k").value.int_value = n
+    data = request.SerializeToString()
+    (tmp_path / "store").mkdir()
+    store = CountingStore(tmp_path / "store")
+    raw = Raw(SourceObject("b", "spans", "etag", len(data), 0), memoryview(data))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(order, "ROW_GROUP_BYTES", 100_000)
+        (segment,) = make_segments(TRACES, OWN, "default", [raw], store.put).segments
+    one = spans[4321].trace_id.hex()
+    asking = Asking(SegmentCache(store, tmp_path / "cache", 1 << 30), tmp_path)
+    scan = Scan("s", "traces", ALL_TIME, ("events",), ids=("trace_id",), conditions=(Equals("trace_id", (one,)),))
+    sql = f"SELECT len(events) AS n FROM s WHERE \"{id_column('s', 'trace_id')}\" = from_hex('{one}')"
+    found, account = asking.ask(scan, sql, [segment])
+    assert found.to_pydict() == {"n": [0]}
+    assert account.row_groups_pruned == {"statistics": account.row_groups - 1}
+    scan = replace(scan, ids=(), conditions=())
+    sql = "SELECT events[1].name AS name, events[1].attributes['k'] AS k FROM s WHERE len(events) > 0"
+    found, account = asking.ask(scan, sql, [segment])
+    assert sorted(found.to_pylist(), key=lambda row: int(row["k"])) == [
+        {"name": f"event {n}", "k": str(n)} for n in range(0, 6000, 50)
+    ]
+    assert account.bytes_fetched < segment.bytes / 3
 
 
 @settings(max_examples=5, deadline=None)

@@ -3,6 +3,8 @@ fetches whole; test_chunk_cache.py has larger ones."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -252,9 +254,44 @@ class TestLinks:
         with cache.hold(SCAN, segments) as held:
             assert held.account.bytes_fetched == cache.size == sum(segment.bytes for segment in segments)
 
+    def test_a_link_is_never_written_through(self, segments: list[Segment], tmp_path: Path) -> None:
+        store = Elsewhere(tmp_path / "store")
+        data = bytes(store.get(segments[0].path, max_bytes=1 << 30))
+        cache = cache_of(store, tmp_path)
+        (cache.directory / name(segments[0])).hardlink_to(store.root / segments[0].path)
+        with cache.hold(SCAN, segments[:1]) as held:
+            assert held.account.bytes_fetched == len(data)
+            assert not held.files[segments[0].id].path.samefile(store.root / segments[0].path)
+        assert store.get(segments[0].path, max_bytes=1 << 30) == data
+
     def test_links_that_a_killed_process_left_are_removed(self, segments: list[Segment], tmp_path: Path) -> None:
         cache = cache_of(LocalStore(tmp_path / "store"), tmp_path)
         cache.hold(SCAN, segments).__enter__()
         assert cache_of(LocalStore(tmp_path / "store"), tmp_path).size == 0
         assert files(tmp_path) == set()
         assert all((tmp_path / "store" / segment.path).stat().st_size == segment.bytes for segment in segments)
+
+
+def test_another_process_takes_the_next_directory(
+    segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    """Two of one machine with the same settings: neither touches the other's files."""
+    code = (
+        "import sys; from pathlib import Path; from lakerunner.objects.local import LocalStore\n"
+        "from lakerunner.query.cache import SegmentCache\n"
+        "cache = SegmentCache(LocalStore(Path(sys.argv[1])), Path(sys.argv[2]), 1 << 30)\n"
+        "print(cache.directory.name, flush=True); input()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "store"), str(tmp_path / "cache")]
+    cache = cache_of(store, tmp_path)
+    with (
+        cache.hold(SCAN, segments[:1]) as held,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other,
+    ):
+        assert other.stdout.readline() == "cache-2\n"
+        assert held.files[segments[0].id].path.exists()
+        other.communicate("\n")
+    cache.close()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.communicate("\n")[0] == "cache\n"
+    assert files(tmp_path) == {name(segments[0])}

@@ -30,6 +30,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.files import CachedFile, Files, StoredObject
 from lakerunner.query.footers import Footer, Footers, footer_bytes, read_footer
 from lakerunner.query.held import Held, HeldFile
+from lakerunner.query.own_directory import OwnDirectory
 from lakerunner.query.prune import (
     STATISTICS,
     TEXT_INDEX,
@@ -64,12 +65,14 @@ class _Needed:
 
 
 class SegmentCache:
-    """Safe to use from many threads. The directory is this cache's own: one process, nothing else in it."""
+    """Safe to use from many threads. `directory` is the one that was given, or one beside it if that is another
+    process's."""
 
     def __init__(self, store: ObjectStore, directory: Path, max_bytes: int) -> None:
         if any(sign in str(directory) for sign in _GLOB_SIGNS):
             raise UserError(f"cache directory {directory}: a path with one of {_GLOB_SIGNS} cannot be used")
-        self.directory = directory.resolve()
+        self._own = OwnDirectory(directory.resolve())
+        self.directory = self._own.path
         self._max_bytes = max_bytes
         self._files = Files(store, self.directory, max_bytes)
         self._footers = Footers()
@@ -95,6 +98,7 @@ class SegmentCache:
     def close(self) -> None:
         """Waits for the fetches that are on their way; whole files stay for the next start."""
         self._files.close()
+        self._own.close()
 
 
 class _Holding:

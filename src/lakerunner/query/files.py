@@ -193,8 +193,11 @@ class Files:
 
     def _empty(self, object_: StoredObject) -> CachedFile:
         path = self._directory / object_.name
-        with _explained(), path.open("wb") as file:
-            file.truncate(object_.bytes)
+        # Never into a file that is there: it could be a link to the store's own.
+        with _explained():
+            path.unlink(missing_ok=True)
+            with path.open("xb") as file:
+                file.truncate(object_.bytes)
         return CachedFile(object_, path)
 
     def _release(self, file: CachedFile) -> None:

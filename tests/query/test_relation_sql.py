@@ -1,0 +1,95 @@
+"""A relation's rows come in the order of its segments, each from where it stands, whatever its file holds besides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pytest
+from sample_lake import OWN, START, Lake, Record, Shred
+
+from lakerunner.model.segment import Segment
+from lakerunner.model.time import ALL_TIME
+from lakerunner.plan.scan import Attribute, Scan
+from lakerunner.plan.sql import Leaf
+from lakerunner.query.held import HeldFile
+from lakerunner.query.macros import MACROS
+from lakerunner.query.scan import relation_sql, stored_columns
+from lakerunner.query.unit import WorkUnit
+
+KEY = Attribute("attributes", "k")
+SCAN = Scan("s", "logs", ALL_TIME, ("message",), (KEY,))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+def sql_of(lake: Lake, scan: Scan, rows: dict[int, tuple[tuple[int, int], ...]] | None = None) -> str:
+    files = {s.id: HeldFile(lake.store.root / s.path, (rows or {}).get(n)) for n, s in enumerate(lake.all)}
+    return relation_sql(WorkUnit(OWN, Leaf(scan, ""), tuple(lake.all)), files)
+
+
+def rows_of(sql: str) -> list[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        for macro in MACROS:
+            connection.execute(macro)
+        return connection.execute(sql).fetchall()
+
+
+def add(lake: Lake, number: int, value: object, shred: Shred | None = None) -> Segment:
+    return lake.add([Record(START, message=f"m{number}", attributes=(("k", value), ("other", 1)))], shred=shred)
+
+
+def test_segments_that_differ_in_unused_columns_are_one_read(lake: Lake) -> None:
+    for n, keys in enumerate(({}, {"other": "int64"}, {"a": "string"})):
+        add(lake, n, "v", Shred(attributes={"k": "string", **keys}))
+    assert sql_of(lake, SCAN).count("read_parquet") == 1
+    assert rows_of(sql_of(lake, SCAN)) == [(f"m{n}", "v") for n in range(3)]
+    assert [stored_columns(SCAN, s) for s in lake.all] == [["message", "attributes", "attributes.k"]] * 3
+
+
+def test_a_column_of_another_type_is_not_cast_to_its_neighbours(lake: Lake) -> None:
+    """Integers and booleans become text by the same expression."""
+    add(lake, 0, 7, Shred(attributes={"k": "int64"}))
+    add(lake, 1, True, Shred(attributes={"k": "bool"}))
+    add(lake, 2, "x")
+    assert sql_of(lake, SCAN).count("read_parquet") == 3
+    assert rows_of(sql_of(lake, SCAN)) == [("m0", "7"), ("m1", "true"), ("m2", "x")]
+
+
+def test_names_that_differ_by_case_are_told_apart_in_every_file(lake: Lake) -> None:
+    pairs = (("K", "upper"), ("k", "lower"))
+    for number, keys in enumerate((("K", "k"), ("k",), ("K",), ("K", "k"))):
+        record = Record(START, message=f"m{number}", attributes=pairs)
+        lake.add([record], shred=Shred(attributes=dict.fromkeys(keys, "string")))
+    both = replace(SCAN, attributes=(KEY, Attribute("attributes", "K")))
+    assert rows_of(sql_of(lake, both)) == [(f"m{n}", "lower", "upper") for n in range(4)]
+
+
+def test_the_order_is_that_of_the_segments_though_kinds_alternate(lake: Lake) -> None:
+    for n in range(6):
+        add(lake, n, str(n), Shred(attributes={"k": "string"}) if n % 2 else None)
+    expected = [(f"m{n}", str(n)) for n in range(6)]
+    assert rows_of(sql_of(lake, SCAN)) == expected
+    one_row = {2: ((0, 1),), 3: ((0, 1),)}
+    assert rows_of(sql_of(lake, SCAN, one_row)) == expected
+
+
+def test_only_the_rows_that_are_held_are_read(lake: Lake) -> None:
+    lake.add([Record(START + n, message=f"m{n}") for n in range(2500)])
+    lake.add([Record(START, message="last")])
+    scan = replace(SCAN, attributes=())
+    found = rows_of(sql_of(lake, scan, {0: ((0, 10), (1000, 2000), (2499, 2500))}))
+    assert found == [(f"m{n}",) for n in (*range(10), *range(1000, 2000), 2499)] + [("last",)]
+    count = replace(scan, columns=())
+    assert rows_of(f"SELECT count(*) FROM ({sql_of(lake, count, {0: ((0, 10),)})})") == [(11,)]
+
+
+def test_a_segment_without_a_file_has_no_rows(lake: Lake) -> None:
+    first, second = add(lake, 0, "a"), add(lake, 1, "b")
+    unit = WorkUnit(OWN, Leaf(SCAN, ""), (first, second))
+    assert rows_of(relation_sql(unit, {second.id: HeldFile(lake.store.root / second.path)})) == [("m1", "b")]
+    assert rows_of(relation_sql(unit, {})) == []
