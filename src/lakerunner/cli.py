@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from lakerunner.model.caller import Role, roles_named
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.settings import Settings, describe, load_settings
@@ -238,9 +240,31 @@ def list_orgs(home: Path | None) -> None:
             click.echo(f"{one.id}  {one.name}")
 
 
+@orgs.command("limit")
+@click.argument("name")
+@click.option("--queries-per-second", "rate", type=click.FloatRange(0), help="0: as org_queries_per_second says.")
+@click.option("--concurrent", type=click.IntRange(0), help="Queries at once. 0: as org_concurrent_queries says.")
+@_home
+def limit_org(name: str, rate: float | None, concurrent: int | None, home: Path | None) -> None:
+    """How much an organization may ask; more is answered with 429. What is not given stays as it is.
+
+    Running services follow within LAKERUNNER_KEY_CACHE_SECONDS.
+    """
+    from lakerunner.services.admin import administered, limit_organization, organization, share_line
+
+    with administered(_settings({"home": home})) as index:
+        click.echo(share_line(limit_organization(index, organization(index, name), rate, concurrent)))
+
+
 @cli.group()
 def keys() -> None:
-    """API keys: each opens the API for one organization. Only their hashes are kept."""
+    """API keys: each opens the API for one organization. Only their hashes are kept.
+
+    \b
+    read    ask: queries, what became of raw objects
+    write   bring telemetry: every push door, events, retry of failed objects
+    admin   everything of the organization, and its keys
+    """
 
 
 _org = click.option("--org", default="default", show_default=True, help="The organization, by id or name.")
@@ -248,27 +272,52 @@ _org = click.option("--org", default="default", show_default=True, help="The org
 
 @keys.command("create")
 @click.argument("name")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice([role.value for role in Role]),
+    default=["read", "write"],
+    show_default=True,
+    help="What it may do; more than once for more than one.",
+)
 @_org
 @_home
-def create_key(name: str, org: str, home: Path | None) -> None:
+def create_key(name: str, roles: tuple[str, ...], org: str, home: Path | None) -> None:
     """Make a key and print it: this is the only time it is shown."""
     from lakerunner.services.admin import administered, organization
 
     with administered(_settings({"home": home})) as index:
-        click.echo(index.keys.create(organization(index, org).id, name))
+        click.echo(index.keys.create(organization(index, org).id, name, roles_named(roles)))
 
 
 @keys.command("list")
 @_org
 @_home
 def list_keys(org: str, home: Path | None) -> None:
-    """Names of the keys, and when they were made and revoked."""
-    from lakerunner.services.admin import administered, organization
+    """Names and roles of the keys, and when they were made, rotated and revoked (UTC)."""
+    from lakerunner.services.admin import administered, key_line, organization
 
     with administered(_settings({"home": home})) as index:
         for key in index.keys.list(organization(index, org).id):
-            revoked = f"  revoked {key.revoked_at:%Y-%m-%d %H:%M}" if key.revoked_at else ""
-            click.echo(f"{key.name}  made {key.created_at:%Y-%m-%d %H:%M}{revoked}")
+            click.echo(key_line(key, datetime.now(UTC)))
+
+
+@keys.command("rotate")
+@click.argument("name")
+@click.option("--grace", default="24h", show_default=True, help="How long the old secret lives on: 90s, 15m, 24h; 0s.")
+@_org
+@_home
+def rotate_key(name: str, grace: str, org: str, home: Path | None) -> None:
+    """Give a key a new secret and print it: this is the only time it is shown.
+
+    The secret until now is good for the grace time. Rotating again within it ends all older ones but the last.
+    """
+    from lakerunner.api.keys import grace_in
+    from lakerunner.services.admin import administered, organization
+
+    with administered(_settings({"home": home})) as index:
+        click.echo(index.keys.rotate(organization(index, org).id, name, grace_in(grace)))
 
 
 @keys.command("revoke")
@@ -276,7 +325,7 @@ def list_keys(org: str, home: Path | None) -> None:
 @_org
 @_home
 def revoke_key(name: str, org: str, home: Path | None) -> None:
-    """End a key. Requests that show it are refused from now on."""
+    """End a key. Requests that show it are refused within LAKERUNNER_KEY_CACHE_SECONDS (30 s)."""
     from lakerunner.services.admin import administered, organization
 
     with administered(_settings({"home": home})) as index:

@@ -12,6 +12,7 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.events import EVENTS_MAX_BYTES, EventsApi, Notified
 from lakerunner.api.server import HttpServer, bind
+from lakerunner.model.caller import Caller, Role
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.source import Prefix, Routes
 from suites.notifications import azure_event, gcp_event, s3_event, sns
@@ -26,7 +27,7 @@ class Door:
     def __init__(self, prefix: str = "", keyless: Organization | None = DEFAULT_ORGANIZATION) -> None:
         self.announced: list[list[str]] = []
         notified = Notified("lake", prefix, Routes((Prefix("exports/"),)))
-        authenticator = Authenticator({"acme-key": ACME}.get, keyless)
+        authenticator = Authenticator({"acme-key": Caller(ACME, "bucket", frozenset({Role.WRITE}))}.get, keyless)
         api = EventsApi(self._announce, authenticator, notified)
         self.server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
         self.server.start()
@@ -119,10 +120,12 @@ def test_keys_are_taken_below_the_prefix_of_the_store() -> None:
         door.server.stop()
 
 
-def test_a_key_opens_the_door_for_its_own_organization_only() -> None:
-    door = Door(keyless=None)
+@pytest.mark.parametrize("keyless", [None, DEFAULT_ORGANIZATION])
+def test_a_key_opens_the_door_for_its_own_organization_only(keyless: Organization | None) -> None:
+    door = Door(keyless=keyless)
     try:
-        assert door.post("s3", s3_event(KEY)).status_code == 401
+        if keyless is None:
+            assert door.post("s3", s3_event(KEY)).status_code == 401
         mine = s3_event(KEY, f"otel-raw/{ACME.id}/edge/x.binpb")
         assert door.post("s3", mine, authorization="Bearer acme-key").json() == {"objects": 2, "new": 2}
         for key in ("otel-raw/other/edge/x.binpb", "logs-raw/x.binpb"):

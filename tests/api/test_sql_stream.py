@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 from lakerunner.api import sql as sql_module
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql import SqlApi
 from lakerunner.model.errors import TooLarge
@@ -68,7 +68,8 @@ def answers() -> dict[str, Scripted]:
 @pytest.fixture
 def url(answers: dict[str, Scripted]) -> Iterator[str]:
     authenticator = Authenticator({}.get, DEFAULT_ORGANIZATION)
-    api = SqlApi(ScriptedEngine(answers), authenticator, time.time_ns, asyncio.Semaphore(2))  # type: ignore[arg-type]
+    limits = QueryLimits(Capacity(2, 1000.0, 2, queue_seconds=0.3), time.monotonic)
+    api = SqlApi(ScriptedEngine(answers), authenticator, time.time_ns, limits)  # type: ignore[arg-type]
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
     server.start()
     yield f"{server.url}/api/v1/sql"
@@ -138,26 +139,6 @@ def test_a_silent_query_sends_heartbeats(
     kinds = [event["type"] for event in events]
     assert kinds.count("heartbeat") >= 2
     assert [kind for kind in kinds if kind != "heartbeat"] == ["schema", "result", "done"]
-
-
-def test_one_query_more_than_may_run_is_turned_away_and_slots_come_back(
-    url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sql_module, "QUEUE_SECONDS", 0.3)
-    answers.update({"a": Scripted(["wait"]), "b": Scripted(["wait"]), "c": Scripted([3])})
-    running = [threading.Thread(target=ask, args=(url, name, "application/json")) for name in "ab"]
-    for thread in running:
-        thread.start()
-    time.sleep(0.3)
-    refused = ask(url, "c", "application/json")
-    assert refused.status_code == 503
-    assert refused.headers["retry-after"] == "2"
-    assert "query_concurrency" in refused.json()["error"]["message"]
-    for name in "ab":
-        answers[name].closed.set()
-    for thread in running:
-        thread.join(10)
-    assert ask(url, "c", "application/json").json()["rows"] == [{"n": 3}]
 
 
 def test_a_json_answer_past_its_bound_is_refused(

@@ -1,93 +1,168 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
 from index_values import ACME, OTHER, at_once
 
+from lakerunner.index import keys as keys_module
+from lakerunner.index.database import Database
 from lakerunner.index.index import Index
-from lakerunner.model.errors import Conflict, NotFound, UserError
-from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.index.keys import GRACE_MAX, Known, digest
+from lakerunner.index.migrate import load_migrations, migrate
+from lakerunner.model.caller import EVERY_ROLE, Caller, Role, Share
+from lakerunner.model.errors import Conflict, NotFound, TooLarge, UserError
+
+READ = frozenset({Role.READ})
+DAY = timedelta(days=1)
 
 
-def test_organizations_are_found_by_id_and_by_name(index: Index) -> None:
-    assert index.organizations.all() == [ACME, OTHER]
-    assert index.organizations.find("acme") == ACME
-    assert index.organizations.find(str(OTHER.id)) == OTHER
-    assert index.organizations.find(str(OTHER.id).upper()) == OTHER
-    for stranger in ("nobody", "ACME", str(uuid4()), OTHER.id.hex, f"{{{OTHER.id}}}", ""):
-        assert index.organizations.find(stranger) is None
-
-
-def test_a_name_that_looks_like_an_id_does_not_hide_the_id(index: Index) -> None:
-    impostor = Organization(uuid4(), str(ACME.id))
-    index.organizations.create(impostor)
-    assert index.organizations.find(str(ACME.id)) == ACME
-    assert index.organizations.find(str(impostor.id)) == impostor
-
-
-def test_an_id_or_a_name_is_taken_once(index: Index) -> None:
-    for taken in (Organization(ACME.id, "new"), Organization(uuid4(), "acme"), ACME):
-        with pytest.raises(Conflict, match="is there already"):
-            index.organizations.create(taken)
-    results = at_once([lambda: index.organizations.create(DEFAULT_ORGANIZATION)] * 4)
-    assert sum(result is None for result in results) == 1
-    assert index.organizations.all() == [ACME, DEFAULT_ORGANIZATION, OTHER]
+def known(index: Index, secret: str) -> Known | None:
+    return index.keys.find(digest(secret))
 
 
 def test_a_key_stands_for_its_organization_until_revoked(index: Index) -> None:
-    ours, theirs = index.keys.create(ACME.id, "grafana"), index.keys.create(OTHER.id, "grafana")
+    ours, theirs = index.keys.create(ACME.id, "grafana", READ), index.keys.create(OTHER.id, "grafana", EVERY_ROLE)
     assert re.fullmatch(r"lrk_[A-Za-z0-9_-]{43}", ours)
-    assert index.keys.organization_of(ours) == ACME
-    assert index.keys.organization_of(theirs) == OTHER
+    assert known(index, ours) == Known(Caller(ACME, "grafana", READ))
+    assert known(index, theirs) == Known(Caller(OTHER, "grafana", EVERY_ROLE))
     index.keys.revoke(ACME.id, "grafana")
     index.keys.revoke(ACME.id, "grafana")
-    assert index.keys.organization_of(ours) is None
-    assert index.keys.organization_of(theirs) == OTHER
+    assert known(index, ours) is None
+    assert known(index, theirs) == Known(Caller(OTHER, "grafana", EVERY_ROLE))
+
+
+def test_a_caller_comes_with_the_limits_of_the_organization(index: Index) -> None:
+    secret = index.keys.create(ACME.id, "a", READ)
+    index.organizations.limit(ACME.id, Share(2.5, 4))
+    index.organizations.limit(OTHER.id, Share(9.0, 9))
+    assert known(index, secret) == Known(Caller(ACME, "a", READ, Share(2.5, 4)))
 
 
 def test_unknown_secrets_stand_for_nobody(index: Index) -> None:
-    secret = index.keys.create(ACME.id, "a")
+    secret = index.keys.create(ACME.id, "a", READ)
     for wrong in ("", "lrk_", secret[:-1], secret + "x", secret.upper(), "\0", "\udcff"):
-        assert index.keys.organization_of(wrong) is None
+        assert known(index, wrong) is None
+    assert index.keys.find(b"") is None
 
 
-def test_no_table_holds_the_secret(index: Index) -> None:
-    secret = index.keys.create(ACME.id, "a")
+def test_no_table_holds_a_secret(index: Index) -> None:
+    secrets = [index.keys.create(ACME.id, "a", READ), index.keys.rotate(ACME.id, "a", DAY)]
     with index.pool.connection() as connection:
-        rows = connection.execute("SELECT k::text, encode(k.hash, 'escape'), k.hash FROM lrdb.api_keys AS k").fetchall()
+        rows = connection.execute("SELECT k::text, k.hash, k.previous_hash FROM lrdb.api_keys AS k").fetchall()
     assert len(rows) == 1
     text = repr(rows)
-    assert secret not in text
-    assert secret.removeprefix("lrk_") not in text
-    assert secret.encode().hex() not in text
-    assert len(rows[0][2]) == 32
+    for secret in secrets:
+        assert secret not in text
+        assert secret.removeprefix("lrk_") not in text
+        assert secret.encode().hex() not in text
+    assert rows[0][1:] == (digest(secrets[1]), digest(secrets[0]))
+
+
+def test_an_old_secret_lives_for_the_grace_and_the_one_before_it_not_at_all(index: Index) -> None:
+    first = index.keys.create(ACME.id, "a", READ)
+    second = index.keys.rotate(ACME.id, "a", DAY)
+    caller = Caller(ACME, "a", READ)
+    assert known(index, second) == Known(caller)
+    old = known(index, first)
+    assert old is not None
+    assert old.caller == caller
+    assert old.seconds is not None
+    assert DAY.total_seconds() - 300 < old.seconds <= DAY.total_seconds()
+    third = index.keys.rotate(ACME.id, "a", DAY)
+    assert known(index, first) is None
+    assert known(index, second) is not None
+    assert known(index, third) == Known(caller)
+    fourth = index.keys.rotate(ACME.id, "a", timedelta(0))
+    assert [known(index, secret) for secret in (first, second, third)] == [None] * 3
+    assert known(index, fourth) == Known(caller)
+
+
+def test_a_grace_ends(index: Index) -> None:
+    first = index.keys.create(ACME.id, "a", READ)
+    second = index.keys.rotate(ACME.id, "a", DAY)
+    assert known(index, first) is not None
+    with index.pool.connection() as connection:
+        connection.execute("UPDATE lrdb.api_keys SET previous_until = now() - interval '1 second'")
+    assert known(index, first) is None
+    assert known(index, second) is not None
+
+
+def test_revoking_ends_both_secrets_and_what_is_revoked_stays_so(index: Index) -> None:
+    secrets = [index.keys.create(ACME.id, "a", READ), index.keys.rotate(ACME.id, "a", DAY)]
+    index.keys.revoke(ACME.id, "a")
+    assert [known(index, secret) for secret in secrets] == [None, None]
+    with pytest.raises(NotFound, match="no key named 'a' that could be rotated"):
+        index.keys.rotate(ACME.id, "a", DAY)
+
+
+def test_of_rotations_at_once_the_last_two_secrets_are_good(index: Index) -> None:
+    first = index.keys.create(ACME.id, "a", READ)
+    made = at_once([lambda: index.keys.rotate(ACME.id, "a", DAY)] * 4)
+    secrets = [first, *(secret for secret in made if isinstance(secret, str))]
+    assert len(secrets) == 5
+    assert sum(known(index, secret) is not None for secret in secrets) == 2
 
 
 def test_keys_are_listed_without_their_secret_and_per_organization(index: Index) -> None:
-    secret = index.keys.create(ACME.id, "first")
-    index.keys.create(ACME.id, "second")
-    index.keys.create(OTHER.id, "theirs")
+    secret = index.keys.create(ACME.id, "first", READ)
+    index.keys.create(ACME.id, "second", EVERY_ROLE)
+    index.keys.create(OTHER.id, "theirs", READ)
+    index.keys.rotate(ACME.id, "second", DAY)
     index.keys.revoke(ACME.id, "first")
     first, second = index.keys.list(ACME.id)
-    assert (first.organization, first.name, second.name) == (ACME.id, "first", "second")
+    assert (first.organization, first.name, first.roles) == (ACME.id, "first", READ)
+    assert (first.rotated_at, first.previous_until) == (None, None)
     assert first.revoked_at is not None
     assert first.revoked_at >= first.created_at
-    assert second.revoked_at is None
+    assert (second.name, second.roles, second.revoked_at) == ("second", EVERY_ROLE, None)
+    assert second.rotated_at is not None
+    assert second.previous_until == second.rotated_at + DAY > datetime.now(UTC)
     assert secret not in repr((first, second))
     assert [key.name for key in index.keys.list(OTHER.id)] == ["theirs"]
 
 
-def test_what_cannot_be_made_or_revoked(index: Index) -> None:
-    index.keys.create(ACME.id, "a")
+def test_what_cannot_be_made_rotated_or_revoked(index: Index) -> None:
+    index.keys.create(ACME.id, "a", READ)
     with pytest.raises(Conflict, match="named a"):
-        index.keys.create(ACME.id, "a")
+        index.keys.create(ACME.id, "a", READ)
     with pytest.raises(NotFound, match="organization"):
-        index.keys.create(uuid4(), "a")
+        index.keys.create(uuid4(), "a", READ)
     with pytest.raises(UserError, match="key name"):
-        index.keys.create(ACME.id, "no spaces")
-    with pytest.raises(NotFound, match="no key named b"):
-        index.keys.revoke(ACME.id, "b")
-    with pytest.raises(NotFound, match="no key named a"):
-        index.keys.revoke(OTHER.id, "a")
+        index.keys.create(ACME.id, "no spaces", READ)
+    for grace in (timedelta(seconds=-1), GRACE_MAX + timedelta(seconds=1)):
+        with pytest.raises(UserError, match="not between none and 90 days"):
+            index.keys.rotate(ACME.id, "a", grace)
+    for owner, name in ((ACME, "b"), (OTHER, "a")):
+        with pytest.raises(NotFound, match=f"no key named '{name}'"):
+            index.keys.revoke(owner.id, name)
+        with pytest.raises(NotFound, match=f"no key named '{name}'"):
+            index.keys.rotate(owner.id, name, DAY)
+
+
+def test_one_key_more_than_an_organization_may_have(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys_module, "KEYS_MAX", 2)
+    index.keys.create(ACME.id, "a", READ)
+    index.keys.create(ACME.id, "b", READ)
+    index.keys.revoke(ACME.id, "a")
+    with pytest.raises(TooLarge, match="there are 2 keys, the revoked ones counted"):
+        index.keys.create(ACME.id, "c", READ)
+    index.keys.create(OTHER.id, "c", READ)
+
+
+def test_keys_made_before_roles_can_still_ask_and_push(database_url: str) -> None:
+    migrations = load_migrations()
+    roles = next(place for place, migration in enumerate(migrations) if migration.name.endswith("_roles"))
+    database = Database.open(database_url, 2)
+    migrate(database, migrations[:roles])
+    with database.pool.connection() as connection:
+        connection.execute("INSERT INTO lrdb.organizations (id, name) VALUES (%s, 'acme')", (ACME.id,))
+        values = (ACME.id, digest("lrk_old"))
+        connection.execute("INSERT INTO lrdb.api_keys (organization, name, hash) VALUES (%s, 'old', %s)", values)
+    migrate(database, migrations)
+    database.close()
+    index = Index.open(database_url)
+    assert known(index, "lrk_old") == Known(Caller(ACME, "old", frozenset({Role.READ, Role.WRITE})))
+    index.close()

@@ -19,13 +19,19 @@ from lakerunner.api.receive import PushLimits, Receiver
 from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.index.index import Index
+from lakerunner.model.caller import Caller, Role
 from lakerunner.objects.store import ObjectStore
 from suites.pushed import ACME, OTHER
 from suites.requests import request_of
 
 MAX_BYTES = 100_000
 LIMITS = PushLimits(max_seconds=0.05, max_bytes=1 << 20, max_waiting_bytes=1 << 24, max_waiting_requests=2)
-KEYS = {"lrk_acme": ACME, "lrk_other": OTHER}
+_WRITE, _READ = frozenset({Role.WRITE}), frozenset({Role.READ})
+KEYS = {
+    "lrk_acme": Caller(ACME, "pusher", _WRITE),
+    "lrk_other": Caller(OTHER, "pusher", _WRITE),
+    "lrk_reader": Caller(ACME, "grafana", _READ),
+}
 
 
 class Gate:

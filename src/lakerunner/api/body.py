@@ -101,10 +101,13 @@ def _too_large(max_bytes: int) -> TooLarge:
     return TooLarge(f"the body is larger than {max_bytes} bytes (request_max_bytes): send smaller batches")
 
 
-async def read_json(request: Request, max_bytes: int) -> dict[str, Any]:
-    """The body as a JSON object."""
+async def read_json(request: Request, max_bytes: int, empty: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The body as a JSON object; `empty` for no body at all, where that is allowed."""
+    body = await read_body(request, max_bytes)
+    if not body and empty is not None:
+        return empty
     try:
-        value = orjson.loads(await read_body(request, max_bytes))
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise UserError(f"the body is not JSON: {error}") from error
     if not isinstance(value, dict):

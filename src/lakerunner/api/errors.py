@@ -6,6 +6,7 @@ Anything outside the tree is a bug: it is logged with its trace and the client g
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -28,7 +29,6 @@ from lakerunner.model.errors import (
     UserError,
 )
 
-RETRY_SECONDS = 2
 _logger = logging.getLogger("lakerunner.api")
 
 
@@ -41,6 +41,7 @@ KINDS: dict[str, type[LakerunnerError]] = {
         NotFound,
         TooLarge,
         Unavailable,
+        Busy,
         Lost,
         Busy,
         Corrupt,
@@ -71,9 +72,18 @@ def error_from(body: dict[str, Any]) -> LakerunnerError:
     return kind(message)
 
 
+def retry_after(error: Exception) -> dict[str, str]:
+    """The header that says when to try the same again; none where that would not help."""
+    return {"retry-after": str(retry_seconds(error))} if isinstance(error, Unavailable) else {}
+
+
+def retry_seconds(error: Unavailable) -> int:
+    return max(1, math.ceil(error.retry_seconds))
+
+
 def on_lakerunner_error(_request: Request, error: Exception) -> Response:
     status = getattr(error, "http_status", 500)
-    headers = {"retry-after": str(RETRY_SECONDS)} if isinstance(error, Unavailable) else {}
+    headers = retry_after(error)
     if status == 401:
         headers["www-authenticate"] = "Bearer"
     return JSONResponse({"error": error_body(error)}, status, headers)

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_body
+from lakerunner.model.caller import Role
 from lakerunner.model.errors import NotAllowed, NotFound, UserError
 from lakerunner.model.notification import PROVIDERS, Created, created_in, parsed, validation_code
 from lakerunner.model.organization import Organization
@@ -56,7 +57,7 @@ class EventsApi:
         return [Route("/api/v1/events/{provider}", self.receive, methods=["POST"])]
 
     async def receive(self, request: Request) -> Response:
-        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
         provider = request.path_params["provider"]
         if provider not in PROVIDERS:
             raise NotFound(f"there are no events of {provider!r}: it is one of {', '.join(PROVIDERS)}")
@@ -65,8 +66,8 @@ class EventsApi:
         if code is not None:
             return JSONResponse({"validationResponse": code})
         keys = self.keys_of(provider, event)
-        if self.authenticator.keyless is None:
-            self._refuse_others(organization, keys)
+        if caller.key is not None:
+            self._refuse_others(caller.organization, keys)
         new = await to_thread.run_sync(self.announce, keys)
         return JSONResponse({"objects": len(keys), "new": new})
 

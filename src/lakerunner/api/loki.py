@@ -18,9 +18,10 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import content_encoding, content_type, read_body, unsnappy
-from lakerunner.api.errors import RETRY_SECONDS
+from lakerunner.api.errors import retry_after
 from lakerunner.api.receive import Receiver
-from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+from lakerunner.model.caller import Role
+from lakerunner.model.errors import LakerunnerError, UserError
 
 _PATHS = ("/loki/api/v1/push", "/api/prom/push")
 _FORMATS = {"application/json": "lokijson", "application/x-protobuf": "lokipb"}
@@ -39,17 +40,16 @@ class LokiPushApi:
         try:
             await self._accept(request)
         except LakerunnerError as error:
-            headers = {"retry-after": str(RETRY_SECONDS)} if isinstance(error, Unavailable) else {}
-            return PlainTextResponse(f"{error}\n", error.http_status, headers)
+            return PlainTextResponse(f"{error}\n", error.http_status, retry_after(error))
         return Response(status_code=204)
 
     async def _accept(self, request: Request) -> None:
         kind = content_type(request)
         if kind not in _FORMATS:
             raise UserError(f"content-type {kind!r} is not Loki's: send {' or '.join(_FORMATS)}")
-        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
         body = await read_body(request, self.max_bytes)
         # Clients that call snappy an encoding and those that take it for part of the format send the same bytes.
         if _FORMATS[kind] == "lokipb" and content_encoding(request) != "snappy":
             body = await to_thread.run_sync(unsnappy, body, self.max_bytes)
-        await self.receiver.accept_soon(organization, "logs", _FORMATS[kind], body)
+        await self.receiver.accept_soon(caller.organization, "logs", _FORMATS[kind], body)

@@ -1,6 +1,7 @@
 """Raw objects over HTTP: GET /api/v1/objects (what became of them) and POST /api/v1/objects/retry (failed ones again).
 
-Scoped to the caller's organization. A server that needs no keys also shows what could not be placed in any.
+Scoped to the organization of the caller's key. Where none is needed, a request without one also sees what could not be
+placed in any.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.index.sources import SourceRecord, Sources
+from lakerunner.model.caller import Role
 from lakerunner.model.errors import UserError
 from lakerunner.model.source import SourceState
 
@@ -39,7 +41,7 @@ class ObjectsApi:
         ]
 
     async def list(self, request: Request) -> Response:
-        scope = await self._scope(request)
+        scope = await self._scope(request, Role.READ)
         state = _state(request.query_params.get("state"))
         limit = _limit(request.query_params.get("limit", "100"))
         records = await to_thread.run_sync(lambda: self.sources.list(state, organization=scope, limit=limit))
@@ -52,15 +54,15 @@ class ObjectsApi:
         )
 
     async def again(self, request: Request) -> Response:
-        scope = await self._scope(request)
+        scope = await self._scope(request, Role.WRITE)
         failed = await to_thread.run_sync(
             lambda: self.sources.list(SourceState.FAILED, organization=scope, limit=LIMIT_MAX)
         )
         return JSONResponse({"retried": await to_thread.run_sync(self.retry, failed)})
 
-    async def _scope(self, request: Request) -> UUID | None:
-        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
-        return None if organization == self.authenticator.keyless else organization.id
+    async def _scope(self, request: Request, role: Role) -> UUID | None:
+        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, role)
+        return None if caller.key is None else caller.organization.id
 
 
 def _state(text: str | None) -> SourceState | None:

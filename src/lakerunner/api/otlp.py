@@ -16,10 +16,11 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import content_type, read_body
-from lakerunner.api.errors import RETRY_SECONDS
+from lakerunner.api.errors import retry_after
 from lakerunner.api.receive import Receiver
 from lakerunner.api.rpc_status import rpc_status
-from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+from lakerunner.model.caller import Role
+from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.pipeline.transcode.otlp_json import request_from_json
 
 PROTOBUF = "application/x-protobuf"
@@ -48,15 +49,15 @@ class OtlpApi:
         if kind not in (PROTOBUF, JSON):
             raise UserError(f"content-type {kind!r} is not OTLP: send {PROTOBUF} or {JSON}")
         signal = request.path_params["signal"]
-        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
         body = await read_body(request, self.max_bytes)
         if kind == JSON:
             body = await to_thread.run_sync(request_from_json, signal, body)
-        await self.receiver.accept_soon(organization, signal, "otlp", body)
+        await self.receiver.accept_soon(caller.organization, signal, "otlp", body)
 
 
 def _status(error: LakerunnerError, kind: str) -> Response:
-    headers = {"retry-after": str(RETRY_SECONDS)} if isinstance(error, Unavailable) else {}
+    headers = retry_after(error)
     if kind == JSON:
         return Response(orjson.dumps({"message": str(error)}), error.http_status, headers, JSON)
     return Response(rpc_status(0, str(error)), error.http_status, headers, PROTOBUF)

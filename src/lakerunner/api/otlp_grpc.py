@@ -14,9 +14,10 @@ import grpc
 from anyio import to_thread
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.errors import RETRY_SECONDS
+from lakerunner.api.errors import retry_seconds
 from lakerunner.api.receive import Receiver
 from lakerunner.api.rpc_status import rpc_status
+from lakerunner.model.caller import Role
 from lakerunner.model.errors import (
     Busy,
     LakerunnerError,
@@ -103,11 +104,11 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
     async def _export(self, signal: str, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
         try:
-            organization = await to_thread.run_sync(self._authenticator.organization, headers)
-            await self._receiver.accept_soon(organization, signal, "otlp", data)
+            caller = await to_thread.run_sync(self._authenticator.caller, headers, Role.WRITE)
+            await self._receiver.accept_soon(caller.organization, signal, "otlp", data)
         except LakerunnerError as error:
             code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-            retry = RETRY_SECONDS if isinstance(error, Unavailable) else 0
+            retry = retry_seconds(error) if isinstance(error, Unavailable) else 0
             details = rpc_status(code.value[0], str(error), retry)
             await context.abort(code, str(error), (("grpc-status-details-bin", details),))
         return b""

@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.receive import Receiver
+from lakerunner.model.caller import Role
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
 from lakerunner.pipeline.read.remote_write_check import Counts, check_message
 from lakerunner.pipeline.read.remote_write_fields import REQUESTS, V1, V2
@@ -41,10 +42,10 @@ class RemoteWriteApi:
 
     async def write(self, request: Request) -> Response:
         version = version_of(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
-        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
         body = await self._body(request)
         message, counts = await to_thread.run_sync(checked, body, version, self.max_bytes)
-        await self.receiver.accept_soon(organization, "metrics", FORMATS[version], message)
+        await self.receiver.accept_soon(caller.organization, "metrics", FORMATS[version], message)
         return Response(status_code=204, headers=written(counts) if version == V2 else {})
 
     async def _body(self, request: Request) -> bytes:

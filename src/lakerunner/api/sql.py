@@ -7,7 +7,6 @@ no client can take part of an answer for the whole.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -26,15 +25,16 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_json
 from lakerunner.api.errors import error_body
+from lakerunner.api.limits import QueryLimits
 from lakerunner.api.stream import Broken, Stream, in_thread, while_connected, with_heartbeat
-from lakerunner.model.errors import LakerunnerError, TooLarge, Unavailable, UserError
+from lakerunner.model.caller import Role
+from lakerunner.model.errors import LakerunnerError, TooLarge, UserError
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.rows import json_rows
 
 QUERY_MAX_BYTES = 1 << 20
 JSON_MAX_BYTES = 64 << 20
-QUEUE_SECONDS = 10.0
 HEARTBEAT_SECONDS = 10.0
 _logger = logging.getLogger("lakerunner.api.sql")
 
@@ -46,26 +46,26 @@ class SqlApi:
     engine: Engine
     authenticator: Authenticator
     now_ns: Callable[[], int]
-    slots: asyncio.Semaphore
+    limits: QueryLimits
 
     def routes(self) -> list[Route]:
         return [Route("/api/v1/sql", self.query, methods=["POST"])]
 
     async def query(self, request: Request) -> Response:
         send = _format_for(request.headers.get("accept", "*/*"))
-        organization = await to_thread.run_sync(self.authenticator.organization, request.headers)
+        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
         body = await read_json(request, QUERY_MAX_BYTES)
         text = body.get("query")
         if not isinstance(text, str) or set(body) != {"query"}:
             raise UserError('the body must be {"query": "select ..."}')
-        await self._take_slot()
+        slot = await self.limits.slot(caller)
         try:
             question = Question(text, self.now_ns())
-            answer = await to_thread.run_sync(self.engine.sql, organization.id, question)
+            answer = await to_thread.run_sync(self.engine.sql, caller.organization.id, question)
         except BaseException:
-            self.slots.release()
+            slot.release()
             raise
-        close = _once(answer.close, self.slots.release, asyncio.get_running_loop())
+        close = _once(answer.close, slot.release)
         try:
             return await while_connected(request, send(answer, close))
         except BaseException:
@@ -73,25 +73,15 @@ class SqlApi:
                 await to_thread.run_sync(close)
             raise
 
-    async def _take_slot(self) -> None:
-        try:
-            await asyncio.wait_for(self.slots.acquire(), QUEUE_SECONDS)
-        except TimeoutError:
-            raise Unavailable(
-                f"no query could start within {QUEUE_SECONDS:.0f} s: too many run already (query_concurrency)"
-            ) from None
 
-
-def _once(
-    close: Callable[[], None], release: Callable[[], None], loop: asyncio.AbstractEventLoop
-) -> Callable[[], None]:
+def _once(close: Callable[[], None], release: Callable[[], None]) -> Callable[[], None]:
     """Close the answer and give back its slot, from any thread, the first time this is called."""
     left = iter([None])
 
     def finish() -> None:
         for _ in left:
             close()
-            loop.call_soon_threadsafe(release)
+            release()
 
     return finish
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from lakerunner.index.database import Database
-from lakerunner.model.errors import Conflict
+from lakerunner.model.caller import Share
+from lakerunner.model.errors import Conflict, NotFound
 from lakerunner.model.organization import Organization
 
 
@@ -27,6 +28,20 @@ class Organizations:
         values = {"id": organization.id, "name": organization.name}
         if not self._database.run("organizations.create", values):
             raise Conflict(f"an organization {organization.name} or {organization.id} is there already")
+
+    def share(self, organization: UUID) -> Share:
+        """What it may take of the query service; as the settings say, for one that we do not know."""
+        rows = self._database.rows("organizations.share", {"id": organization})
+        return Share(*rows[0]) if rows else Share()
+
+    def limit(self, organization: UUID, share: Share) -> None:
+        values = {
+            "id": organization,
+            "queries_per_second": share.queries_per_second,
+            "concurrent_queries": share.concurrent_queries,
+        }
+        if not self._database.run("organizations.limit", values):
+            raise NotFound(f"there is no organization {organization}")
 
 
 def _id_in(text: str) -> UUID | None:

@@ -3,13 +3,13 @@
     LakerunnerError
     ├── UserError           the caller: 400, with a position in their text where there is one
     │   ├── NotAuthenticated    401: no key, or one we do not know
-    │   ├── NotAllowed          403: asks for what its key may not see
+    │   ├── NotAllowed          403: asks for what its key may not see or do
     │   ├── NotFound            404: names something that is not there
     │   └── TooLarge            413: past a limit, which the message names
     ├── Unavailable         nobody: a dependency is away, try the same again later
     │   ├── Crashed             the process that did the work died at it: perhaps the work is to blame
     │   ├── Lost                the worker cannot be reached or broke off: another may take its work over
-    │   └── Busy                429: more is waiting than we may hold, try the same again later
+    │   └── Busy                429: a limit allows no more at present, try the same again later
     ├── Corrupt             the sender: this input is set aside with its reason
     │   └── Absent              the object is not there (any more)
     └── Conflict            nobody: someone else did this work already; look again and go on
@@ -78,6 +78,7 @@ class Unavailable(LakerunnerError):
     """A dependency is away or overloaded. The same call may work later."""
 
     http_status = 503
+    retry_seconds: float = 2.0
 
 
 class Crashed(Unavailable):
@@ -89,9 +90,13 @@ class Lost(Unavailable):
 
 
 class Busy(Unavailable):
-    """More is waiting already than a limit allows; nothing of this request was kept."""
+    """A limit, which the message names, allows no more at present; nothing of this request was kept."""
 
     http_status = 429
+
+    def __init__(self, message: str, retry_seconds: float = Unavailable.retry_seconds) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
 
 
 class Corrupt(LakerunnerError):

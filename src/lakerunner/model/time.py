@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS
 HOUR_NS = 3600 * SECOND_NS
+_UNITS_NS = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": 24 * HOUR_NS}
+_DURATION = re.compile(r"(\d{1,9})([smhd])")
 MIN_NS = -(2**63)
 MAX_NS = 2**63 - 1
 
@@ -33,3 +36,9 @@ ALL_TIME = TimeRange(MIN_NS, MAX_NS)
 def hour_of(time_ns: int) -> datetime:
     """The UTC hour that holds this instant, for paths."""
     return datetime.fromtimestamp(time_ns // HOUR_NS * 3600, UTC)
+
+
+def duration_ns(text: str) -> int | None:
+    """`90s`, `15m`, `24h` or `7d` in nanoseconds; None for any other text."""
+    found = _DURATION.fullmatch(text)
+    return int(found[1]) * _UNITS_NS[found[2]] if found else None

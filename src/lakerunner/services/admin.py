@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
+from lakerunner.index.keys import ApiKey
+from lakerunner.model.caller import Share, in_order
 from lakerunner.model.errors import NotFound, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.services.parts import open_index
@@ -48,3 +52,38 @@ def organization(index: Index, id_or_name: str) -> Organization:
         known = ", ".join(one.name for one in index.organizations.all())
         raise NotFound(f"there is no organization {id_or_name!r}: known are {known}")
     return found
+
+
+def limit_organization(index: Index, who: Organization, rate: float | None, concurrent: int | None) -> Share:
+    """Its limits after this: None leaves one as it is, 0 gives it back to the settings."""
+    share = index.organizations.share(who.id)
+    if rate is not None:
+        share = replace(share, queries_per_second=rate or None)
+    if concurrent is not None:
+        share = replace(share, concurrent_queries=concurrent or None)
+    index.organizations.limit(who.id, share)
+    return share
+
+
+def share_line(share: Share) -> str:
+    rate, concurrent = share.queries_per_second, share.concurrent_queries
+    return (
+        f"queries a second: {'as org_queries_per_second says' if rate is None else f'{rate:g}'}; "
+        f"at once: {'as org_concurrent_queries says' if concurrent is None else concurrent}"
+    )
+
+
+def key_line(key: ApiKey, now: datetime) -> str:
+    """One key for people; times are UTC."""
+    parts = [key.name, ",".join(in_order(key.roles)), f"made {_minute(key.created_at)}"]
+    if key.rotated_at:
+        parts.append(f"rotated {_minute(key.rotated_at)}")
+    if key.previous_until and not key.revoked_at and now < key.previous_until:
+        parts.append(f"old secret until {_minute(key.previous_until)}")
+    if key.revoked_at:
+        parts.append(f"revoked {_minute(key.revoked_at)}")
+    return "  ".join(parts)
+
+
+def _minute(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"

@@ -7,7 +7,6 @@ way of all others, by the outbox; whatever relays it may run now or later.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +19,7 @@ from rich.console import Console
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
 from lakerunner.model.source import SEGMENT_PREFIX, Route, Routes, signal_of
-from lakerunner.model.time import ALL_TIME, HOUR_NS, MINUTE_NS, SECOND_NS, TimeRange
+from lakerunner.model.time import ALL_TIME, SECOND_NS, TimeRange, duration_ns
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectMeta
 from lakerunner.services.admin import administered, organization
@@ -31,9 +30,6 @@ from lakerunner.services.parts import now_ns, store_address
 from lakerunner.settings import Settings
 
 log = Log("backfill")
-
-_AGO = re.compile(r"(\d{1,9})([smhd])")
-_UNITS = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": 24 * HOUR_NS}
 
 
 @dataclass(frozen=True)
@@ -201,9 +197,9 @@ def changed_between(since: str | None, until: str | None, now_ns: int) -> TimeRa
 
 def _moment(option: str, text: str, now_ns: int) -> int:
     """An instant in ISO 8601 (UTC unless it says otherwise), or so long ago."""
-    ago = _AGO.fullmatch(text)
-    if ago:
-        return now_ns - int(ago[1]) * _UNITS[ago[2]]
+    ago = duration_ns(text)
+    if ago is not None:
+        return now_ns - ago
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

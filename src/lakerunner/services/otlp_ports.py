@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starlette.routing import Route
 
 from lakerunner.api.app import build_app
-from lakerunner.api.auth import Authenticator
 from lakerunner.api.otlp import OtlpApi
 from lakerunner.api.otlp_grpc import OtlpGrpcServer
 from lakerunner.api.server import HttpServer, bind, is_loopback
@@ -23,7 +24,7 @@ def open_otlp_ports(settings: Settings, runtime: Runtime, otlp: OtlpApi, say: Sa
     if not host:
         return
     keyless = otlp.authenticator.keyless if is_loopback(host) else None
-    guarded = OtlpApi(otlp.receiver, Authenticator(otlp.authenticator.organization_of, keyless), otlp.max_bytes)
+    guarded = replace(otlp, authenticator=replace(otlp.authenticator, keyless=keyless))
     _open_grpc(host, runtime, guarded, say)
     _open_http(host, runtime, guarded.routes(), say)
 

@@ -11,12 +11,16 @@ from urllib.parse import urlsplit
 
 from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.key_cache import Ages, KeyCache
+from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
-from lakerunner.model.errors import Conflict, UserError
+from lakerunner.index.keys import Known
+from lakerunner.model.caller import EVERY_ROLE, Caller, Share
+from lakerunner.model.errors import Conflict, Unavailable, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
@@ -34,6 +38,7 @@ from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
 Say = Callable[[str], None]
+_KEYLESS = b""  # no digest of any secret
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Parts:
     store: ObjectStore
     address: StoreAddress
     bus: Bus
+    keys: KeyCache
 
 
 def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
@@ -56,7 +62,7 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
     bus = open_bus(settings.bus, pool=index.pool, url=index.url, topic_prefix=settings.bus_topic_prefix)
     runtime.defer("bus", bus.close)
     say(f"bus on {_without_secrets(settings.bus)}")
-    return Parts(settings, runtime, index, store, address, bus)
+    return Parts(settings, runtime, index, store, address, bus, open_key_cache(settings, index))
 
 
 def open_index(settings: Settings, runtime: Runtime, say: Say) -> Index:
@@ -132,9 +138,34 @@ def _open_instances(settings: Settings, limits: Limits) -> Instances:
     return Instances(limits, threads=settings.query_threads, spill_directory=_spill_directory(settings))
 
 
-def authenticator(index: Index, loopback: bool) -> Authenticator:
+def open_key_cache(settings: Settings, index: Index) -> KeyCache:
+    """What requests without a key may take of the query service is remembered in the same way."""
+
+    def find(hashed: bytes) -> Known | None:
+        if hashed != _KEYLESS:
+            return index.keys.find(hashed)
+        share = index.organizations.share(DEFAULT_ORGANIZATION.id)
+        return Known(Caller(DEFAULT_ORGANIZATION, None, EVERY_ROLE, share))
+
+    return KeyCache(find, Ages(settings.key_cache_seconds, settings.key_cache_away_seconds), time.monotonic)
+
+
+def authenticator(keys: KeyCache, loopback: bool) -> Authenticator:
     """On loopback a request without a key is of the default organization; elsewhere a key is needed."""
-    return Authenticator(index.keys.organization_of, DEFAULT_ORGANIZATION if loopback else None)
+
+    def keyless_share() -> Share:
+        with suppress(Unavailable):  # nobody is kept out because limits cannot be looked up
+            if caller := keys.caller_by(_KEYLESS):
+                return caller.share
+        return Share()
+
+    return Authenticator(keys.caller, DEFAULT_ORGANIZATION if loopback else None, keyless_share)
+
+
+def open_query_limits(settings: Settings) -> QueryLimits:
+    concurrent = settings.query_concurrency
+    of_one = settings.org_concurrent_queries or max(1, concurrent * 3 // 4)  # so that something is left for others
+    return QueryLimits(Capacity(concurrent, settings.org_queries_per_second, of_one), time.monotonic)
 
 
 def refuse_open_worker(settings: Settings, loopback: bool) -> None:

@@ -3,7 +3,6 @@ parts in one process, and every other process is one of them alone."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.events import EventsApi, Notified
 from lakerunner.api.keep import Keeper
+from lakerunner.api.keys import KeysApi
 from lakerunner.api.loki import LokiPushApi
 from lakerunner.api.objects import ObjectsApi
 from lakerunner.api.otlp import OtlpApi
@@ -42,6 +42,7 @@ from lakerunner.services.parts import (
     key_prefix,
     now_ns,
     open_coordinator,
+    open_query_limits,
     open_worker,
     open_workers,
     refuse_open_worker,
@@ -121,11 +122,11 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     workers = open_workers(settings, parts.runtime, parts.store, say)
     engine = Engine(parts.index, workers, open_coordinator(settings), gathering(settings))
-    slots = asyncio.Semaphore(settings.query_concurrency)
     who = _authenticator(parts)
-    sql = SqlApi(engine, who, now_ns, slots)
+    sql = SqlApi(engine, who, now_ns, open_query_limits(settings))
+    keys = KeysApi(parts.index.keys, who, parts.keys.forget)
     again = Announcer(parts.index, parts.store, settings.routes.route_of).again
-    return [*sql.routes(), *ObjectsApi(parts.index.sources, who, again).routes()]
+    return [*sql.routes(), *keys.routes(), *ObjectsApi(parts.index.sources, who, again).routes()]
 
 
 def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
@@ -165,7 +166,7 @@ def _is_loopback(settings: Settings) -> bool:
 
 
 def _authenticator(parts: Parts) -> Authenticator:
-    return authenticator(parts.index, _is_loopback(parts.settings))
+    return authenticator(parts.keys, _is_loopback(parts.settings))
 
 
 def _open_receiver(parts: Parts, announcer: Announcer) -> Receiver:

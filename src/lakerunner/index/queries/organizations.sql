@@ -8,3 +8,11 @@ ORDER BY (id = %(id)s::uuid) DESC NULLS LAST LIMIT 1
 
 -- name: create
 INSERT INTO lrdb.organizations (id, name) VALUES (%(id)s, %(name)s) ON CONFLICT DO NOTHING
+
+-- name: share
+SELECT queries_per_second, concurrent_queries FROM lrdb.organizations WHERE id = %(id)s
+
+-- name: limit
+UPDATE lrdb.organizations
+SET queries_per_second = %(queries_per_second)s, concurrent_queries = %(concurrent_queries)s
+WHERE id = %(id)s

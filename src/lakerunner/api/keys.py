@@ -1,0 +1,104 @@
+"""Keys over HTTP, for admins of an organization: GET and POST /api/v1/keys, POST .../{name}/rotate, DELETE .../{name}.
+
+Everything is of the organization that the caller's key belongs to: no request can name another. A secret is in the one
+answer that made it and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.body import read_json
+from lakerunner.index.keys import ApiKey, Keys
+from lakerunner.model.caller import Role, in_order, roles_named
+from lakerunner.model.errors import UserError
+from lakerunner.model.time import SECOND_NS, duration_ns
+
+BODY_MAX_BYTES = 64 << 10
+GRACE = "24h"
+_NO_STORE = {"cache-control": "no-store"}
+
+
+@dataclass(frozen=True)
+class KeysApi:
+    """`changed` is told the organization whose keys are no longer what they were."""
+
+    keys: Keys
+    authenticator: Authenticator
+    changed: Callable[[UUID], None]
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/v1/keys", self.list, methods=["GET"]),
+            Route("/api/v1/keys", self.create, methods=["POST"]),
+            Route("/api/v1/keys/{name}/rotate", self.rotate, methods=["POST"]),
+            Route("/api/v1/keys/{name}", self.revoke, methods=["DELETE"]),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        organization = await self._organization(request)
+        keys = await to_thread.run_sync(self.keys.list, organization)
+        return JSONResponse({"keys": [_described(key) for key in keys]})
+
+    async def create(self, request: Request) -> Response:
+        organization = await self._organization(request)
+        body = await read_json(request, BODY_MAX_BYTES)
+        name, names = body.get("name"), body.get("roles")
+        if set(body) != {"name", "roles"} or not isinstance(name, str) or not isinstance(names, list):
+            raise UserError('the body must be {"name": "...", "roles": ["read", ...]}')
+        roles = roles_named(names)
+        secret = await to_thread.run_sync(self.keys.create, organization, name, roles)
+        return JSONResponse({"name": name, "roles": in_order(roles), "secret": secret}, 201, _NO_STORE)
+
+    async def rotate(self, request: Request) -> Response:
+        organization, name = await self._organization(request), request.path_params["name"]
+        body = await read_json(request, BODY_MAX_BYTES, empty={})
+        text = body.get("grace", GRACE)
+        if set(body) - {"grace"} or not isinstance(text, str):
+            raise UserError('the body must be {"grace": "24h"}, or empty')
+        secret = await to_thread.run_sync(self.keys.rotate, organization, name, grace_in(text))
+        self.changed(organization)
+        return JSONResponse({"name": name, "secret": secret}, headers=_NO_STORE)
+
+    async def revoke(self, request: Request) -> Response:
+        organization = await self._organization(request)
+        await to_thread.run_sync(self.keys.revoke, organization, request.path_params["name"])
+        self.changed(organization)
+        return Response(status_code=204)
+
+    async def _organization(self, request: Request) -> UUID:
+        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.ADMIN)
+        return caller.organization.id
+
+
+def grace_in(text: str) -> timedelta:
+    """How long the old secret lives on after a rotation: `24h`; `0s` for not at all."""
+    grace_ns = duration_ns(text)
+    if grace_ns is None:
+        raise UserError(f"a grace of {text!r} is no duration: write 90s, 15m, 24h or 7d, or 0s for none")
+    return timedelta(seconds=grace_ns // SECOND_NS)
+
+
+def _described(key: ApiKey) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "roles": in_order(key.roles),
+        "created_at": _moment(key.created_at),
+        "rotated_at": _moment(key.rotated_at),
+        "previous_until": _moment(key.previous_until),
+        "revoked_at": _moment(key.revoked_at),
+    }
+
+
+def _moment(time: datetime | None) -> str | None:
+    return time.isoformat() if time else None

@@ -1,0 +1,134 @@
+"""How much of the query service one organization may take: queries a second, and queries at once.
+
+Comes in: who asks. Goes out: a slot to run one query in, or Busy, which names the limit that was reached. A query waits
+first for one of its organization's own slots and only then for one of those all share. So however many an organization
+sends, it has no more in the common queue than it may run, and others, who come behind these few, get through.
+
+Used on one event loop. Held is one small record per organization that asked, and so many waiting queries of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from uuid import UUID
+
+from lakerunner.model.caller import Caller
+from lakerunner.model.errors import Busy, Unavailable
+
+WAITING_MAX = 100  # queries of one organization that wait for a slot; the next is refused at once
+BURST_SECONDS = 2.0  # so many seconds' worth of queries may come at once, if few came before; always one
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Queries at once over all organizations; what one may take for which nothing else is set; how long to wait."""
+
+    concurrent: int
+    org_queries_per_second: float
+    org_concurrent: int
+    queue_seconds: float = 10.0
+
+
+class QueryLimits:
+    """`clock` counts seconds."""
+
+    def __init__(self, capacity: Capacity, clock: Callable[[], float]) -> None:
+        self._capacity = capacity
+        self._clock = clock
+        self._slots = asyncio.Semaphore(capacity.concurrent)
+        self._usages: dict[UUID, _Usage] = {}
+
+    async def slot(self, caller: Caller) -> Slot:
+        """For one query of the caller; to be released when the query has ended. Busy where a limit of the organization
+        is reached, Unavailable where others hold all there is."""
+        now, capacity, share = self._clock(), self._capacity, caller.share
+        rate = share.queries_per_second or capacity.org_queries_per_second
+        usage = self._usages.setdefault(caller.organization.id, _Usage(now))
+        usage.spend(now, rate)
+        await usage.enter(share.concurrent_queries or capacity.org_concurrent, capacity.queue_seconds)
+        left = capacity.queue_seconds - (self._clock() - now)
+        try:
+            async with asyncio.timeout(left):
+                await self._slots.acquire()
+        except BaseException as error:
+            usage.leave()
+            if isinstance(error, TimeoutError):
+                raise _full(capacity) from None
+            raise
+        return Slot(usage.leave, self._slots.release)
+
+
+class Slot:
+    """A place to run one query in. Leaving `with`, or `release`, gives it back, from any thread; twice is fine."""
+
+    def __init__(self, *give_back: Callable[[], None]) -> None:
+        self._give_back = list(give_back)
+        self._loop = asyncio.get_running_loop()
+
+    def release(self) -> None:
+        self._loop.call_soon_threadsafe(self._free)
+
+    def _free(self) -> None:
+        while self._give_back:
+            self._give_back.pop()()
+
+    def __enter__(self) -> Slot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class _Usage:
+    """What one organization takes at this moment. Its limits come with each call: they may have changed."""
+
+    def __init__(self, now: float) -> None:
+        self._tokens = float("inf")  # cut to the burst at the first query
+        self._filled_at = now
+        self._running = 0
+        self._waiting = 0
+        self._left = asyncio.Event()
+
+    def spend(self, now: float, rate: float) -> None:
+        """One query of the burst, which fills again at the rate."""
+        filled = self._tokens + (now - self._filled_at) * rate
+        self._tokens, self._filled_at = min(max(1.0, BURST_SECONDS * rate), filled), now
+        if self._tokens < 1.0:
+            wait = (1.0 - self._tokens) / rate
+            raise Busy(
+                f"your organization may ask {rate:g} queries a second (queries_per_second): wait {wait:.1f} s", wait
+            )
+        self._tokens -= 1.0
+
+    async def enter(self, most: int, seconds: float) -> None:
+        if self._running >= most and self._waiting >= WAITING_MAX:
+            raise Busy(f"{_at_once(most)}, and {self._waiting} wait already: ask again later")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(seconds):
+                while self._running >= most:
+                    await self._left.wait()
+        except TimeoutError:
+            raise Busy(f"{_at_once(most)}, and none of them ended within {seconds:g} s: ask again later") from None
+        finally:
+            self._waiting -= 1
+        self._running += 1
+
+    def leave(self) -> None:
+        self._running -= 1
+        self._left.set()  # wakes all who wait now; each looks whether there is room
+        self._left.clear()
+
+
+def _at_once(most: int) -> str:
+    return f"your organization may run {most} queries at once (concurrent_queries)"
+
+
+def _full(capacity: Capacity) -> Unavailable:
+    at_once, seconds = capacity.concurrent, capacity.queue_seconds
+    return Unavailable(f"no query could start within {seconds:g} s: {at_once} run already (query_concurrency)")
