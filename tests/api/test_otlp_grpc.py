@@ -56,6 +56,7 @@ def test_a_request_is_stored_as_it_came_before_it_is_answered_and_once(
     [
         (b"\xff", LOGS, "lrk_acme", grpc.StatusCode.INVALID_ARGUMENT),
         (request(), LOGS, "wrong", grpc.StatusCode.UNAUTHENTICATED),
+        (request(), LOGS, "lrk_reader", grpc.StatusCode.PERMISSION_DENIED),
         (request(200_000), LOGS, "lrk_acme", grpc.StatusCode.RESOURCE_EXHAUSTED),
         (b"", "/other.Service/Export", "lrk_acme", grpc.StatusCode.UNIMPLEMENTED),
     ],

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +100,12 @@ def lakerunner(arguments: Sequence[str], log: Path, environment: Mapping[str, st
 
 @dataclass
 class Lake:
-    """A whole lake by `lakerunner up`."""
+    """A whole lake by `lakerunner up`, or what serves its queries."""
 
     home: Path
     url: str
     process: Process
+    environment: Mapping[str, str] = field(default_factory=dict)  # of its commands
 
     @property
     def store(self) -> Path:
@@ -142,7 +143,7 @@ class Lake:
             capture_output=True,
             text=True,
             timeout=60,
-            env=clean_environment(),
+            env=clean_environment(self.environment),
             check=False,
         )
 
@@ -150,9 +151,22 @@ class Lake:
 @contextmanager
 def lake(home: Path, environment: Mapping[str, str] | None = None) -> Iterator[Lake]:
     """`lakerunner up` on a free port, until ready; stopped at the end."""
+    with _served("up", home, environment) as served:
+        yield served
+
+
+@contextmanager
+def query_api(home: Path, environment: Mapping[str, str]) -> Iterator[Lake]:
+    """`lakerunner query-api` alone, which takes no Java; `environment` names the index."""
+    with _served("query-api", home, environment) as served:
+        yield replace(served, environment=environment)
+
+
+@contextmanager
+def _served(command: str, home: Path, environment: Mapping[str, str] | None) -> Iterator[Lake]:
     home.mkdir(parents=True, exist_ok=True)
     started = time.time()
-    with lakerunner(["up", "--home", str(home), "--listen", "127.0.0.1:0"], home / "up.log", environment) as process:
+    with lakerunner([command, "--home", str(home), "--listen", "127.0.0.1:0"], home / "up.log", environment) as process:
         address = home / "address"
         wait_until(
             lambda: process.popen.poll() is not None or _is_newer(address, started),

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from uuid import UUID
 
+from prometheus_client import Gauge
+
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import Busy, Unavailable
 
+WAITING = Gauge("lakerunner_query_waiting", "Queries that wait for a slot")
 WAITING_MAX = 100  # queries of one organization that wait for a slot; the next is refused at once
 BURST_SECONDS = 2.0  # so many seconds' worth of queries may come at once, if few came before; always one
 
@@ -48,17 +51,24 @@ class QueryLimits:
         rate = share.queries_per_second or capacity.org_queries_per_second
         usage = self._usages.setdefault(caller.organization.id, _Usage(now))
         usage.spend(now, rate)
-        await usage.enter(share.concurrent_queries or capacity.org_concurrent, capacity.queue_seconds)
-        left = capacity.queue_seconds - (self._clock() - now)
-        try:
-            async with asyncio.timeout(left):
-                await self._slots.acquire()
-        except BaseException as error:
-            usage.leave()
-            if isinstance(error, TimeoutError):
-                raise _full(capacity) from None
-            raise
+        with WAITING.track_inprogress():
+            await usage.enter(share.concurrent_queries or capacity.org_concurrent, capacity.queue_seconds)
+            try:
+                await self._common_slot(capacity.queue_seconds - (self._clock() - now))
+            except BaseException:
+                usage.leave()
+                raise
         return Slot(usage.leave, self._slots.release)
+
+    async def _common_slot(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            most, waited = self._capacity.concurrent, self._capacity.queue_seconds
+            raise Unavailable(
+                f"no query could start within {waited:g} s: {most} run already (query_concurrency)"
+            ) from None
 
 
 class Slot:
@@ -127,8 +137,3 @@ class _Usage:
 
 def _at_once(most: int) -> str:
     return f"your organization may run {most} queries at once (concurrent_queries)"
-
-
-def _full(capacity: Capacity) -> Unavailable:
-    at_once, seconds = capacity.concurrent, capacity.queue_seconds
-    return Unavailable(f"no query could start within {seconds:g} s: {at_once} run already (query_concurrency)")

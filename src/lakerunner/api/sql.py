@@ -58,7 +58,7 @@ class SqlApi:
         text = body.get("query")
         if not isinstance(text, str) or set(body) != {"query"}:
             raise UserError('the body must be {"query": "select ..."}')
-        slot = await self.limits.slot(caller)
+        slot = await while_connected(request, self.limits.slot(caller))
         try:
             question = Question(text, self.now_ns())
             answer = await to_thread.run_sync(self.engine.sql, caller.organization.id, question)
