@@ -76,11 +76,9 @@ class Settings:
     unit_max_rows: int = _setting(50_000_000, "most rows that one unit of work gives")
     worker_units: int = _setting(0, "units that a worker runs at once, each with query_memory; 0: 2 to 4, by cores")
     query_concurrency: int = _setting(8, "queries that run at once; more wait, then are turned away")
-    org_queries_per_second: float = _setting(50.0, "queries of one organization; `lakerunner orgs limit` sets others")
-    org_concurrent_queries: int = _setting(0, "of these, queries of one organization; 0: three quarters")
-    key_cache_seconds: float = _setting(
-        30.0, "an API key is looked up anew after this: bounds how long a revoked one lives"
-    )
+    org_concurrent_queries: int = _setting(0, "of these, of one organization; 0: three quarters, so others get through")
+    org_queries_per_second: float = _setting(100.0, "of one organization; `lakerunner orgs limit` sets another for one")
+    key_cache_seconds: float = _setting(30.0, "an API key is looked up anew after this: so soon a revoked one dies")
     key_cache_away_seconds: float = _setting(600.0, "known keys are let in so long while PostgreSQL is away")
     request_max_bytes: int = _setting(64 << 20, "largest body of one request, unpacked")
     push_max_seconds: float = _setting(0.2, "pushed requests of so long go into one raw object; 0: one object each")

@@ -169,6 +169,50 @@ def test_an_answer_that_was_under_way_when_keys_changed_is_not_remembered() -> N
         assert cache.caller("lrk_a") is None
 
 
+def test_one_request_asks_for_all_who_have_an_answer_that_was_good() -> None:
+    """So that an index that hangs does not hold up every request."""
+    caller, now, asked, answer = Caller(ACME, "a", READ), [0.0], threading.Event(), threading.Event()
+    answers = [Known(caller)]
+
+    def find(_hashed: bytes) -> Known | None:
+        if answers:
+            return answers.pop()
+        asked.set()
+        assert answer.wait(10)
+        return None
+
+    cache = KeyCache(find, AGES, lambda: now[0])
+    assert cache.caller("lrk_a") == caller
+    now[0] += AGES.fresh
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(cache.caller, "lrk_a")
+        assert asked.wait(10)
+        assert [cache.caller("lrk_a") for _ in range(5)] == [caller] * 5
+        answer.set()
+        assert first.result(10) is None
+        assert cache.caller("lrk_a") is None
+
+
+def test_many_threads_get_the_right_answers_within_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_cache_module, "KNOWN_MAX", 5)
+    monkeypatch.setattr(key_cache_module, "UNKNOWN_MAX", 5)
+    directory = Directory()
+    callers = {f"lrk_{number}": directory.add(f"lrk_{number}") for number in range(20)}
+
+    def ask(seed: int) -> bool:
+        wanted = [f"lrk_{(seed * step) % 40}" for step in range(200)]
+        if seed % 4 == 0:
+            directory.cache.forget(ACME.id)
+        return all(directory.cache.caller(secret) == callers.get(secret) for secret in wanted)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(ask, range(1, 33)))
+    directory.asked = 0
+    for secret in callers:
+        directory.cache.caller(secret)
+    assert directory.asked >= 15  # at most five were remembered
+
+
 def test_no_secret_is_held(directory: Directory) -> None:
     directory.add("lrk_a-secret")
     directory.cache.caller("lrk_a-secret")

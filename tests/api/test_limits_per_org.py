@@ -24,7 +24,7 @@ from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql import SqlApi
 from lakerunner.model.caller import Caller, Role, Share
-from lakerunner.model.errors import Busy, Unavailable
+from lakerunner.model.errors import Busy, Unavailable, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Question
@@ -253,6 +253,20 @@ async def give_back(task: asyncio.Task[limits_module.Slot]) -> None:
         await asyncio.sleep(0)
     elif not task.cancelled():
         assert isinstance(task.exception(), Busy | Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ((0, 1.0, 1), "query_concurrency is 0"),
+        ((1, 0.0, 1), "org_queries_per_second is 0"),
+        ((1, float("nan"), 1), "org_queries_per_second is nan"),
+        ((1, 1.0, -1), "org_concurrent_queries is -1"),
+    ],
+)
+def test_a_capacity_for_nobody_is_refused(wrong: tuple[int, float, int], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        Capacity(*wrong)
 
 
 @pytest.mark.parametrize("clock", [lambda: 0.0, time.monotonic])

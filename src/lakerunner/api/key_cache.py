@@ -2,10 +2,10 @@
 
 Comes in: a secret. Goes out: its caller, or None for a secret that stands for nobody.
 
-What always holds: an answer is taken without asking for `fresh` seconds only, so a revoked key dies within them; while
-the index is away, a caller that it named before is let in up to `away` seconds after it did. A secret with an end dies
-at that end in either case. Secrets are not held, only their digests, and of these so many: guesses push out guesses,
-never a caller.
+What always holds: an answer is taken without asking for `fresh` seconds only, so a revoked key dies within them and the
+time that one question takes, which one request asks for all; while the index is away, a caller that it named before is
+let in up to `away` seconds after it did. A secret with an end dies at that end in either case. Secrets are not held,
+only their digests, and of these so many: guesses push out guesses, never a caller.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 from uuid import UUID
 
 from lakerunner.index.keys import Known, digest
@@ -38,6 +39,10 @@ class _Answer:
     known: Known | None
     asked_at: float
 
+    @property
+    def caller(self) -> Caller | None:
+        return self.known.caller if self.known else None
+
     def is_good(self, now: float, age: float) -> bool:
         ends = self.known.seconds if self.known else UNKNOWN_SECONDS
         return now - self.asked_at < (age if ends is None else min(age, ends))
@@ -53,6 +58,7 @@ class KeyCache:
         self._lock = threading.Lock()
         self._known: dict[bytes, _Answer] = {}  # oldest answer first, as in the other one
         self._unknown: dict[bytes, _Answer] = {}
+        self._asking: set[bytes] = set()
         self._away: Unavailable | None = None
         self._ask_at = 0.0
         self._changes = 0
@@ -63,26 +69,35 @@ class KeyCache:
 
     def caller_by(self, hashed: bytes) -> Caller | None:
         with self._lock:
-            asked_at, changes = self._clock(), self._changes
+            now = self._clock()
             held = self._known.get(hashed) or self._unknown.get(hashed)
-            if held is not None and held.is_good(asked_at, self._ages.fresh):
-                return held.known.caller if held.known else None
-            away = self._away if asked_at < self._ask_at else None
-            if self._away is not None and away is None:
-                self._ask_at = asked_at + ASK_AGAIN_SECONDS  # this one asks, and no other meanwhile
-        if away is not None:
-            return self._while_away(held, away)
+            if held is not None and held.is_good(now, self._ages.fresh):
+                return held.caller
+            if hashed in self._asking and (caller := self._fallback(held)):
+                return caller
+            if self._away is not None:
+                if now < self._ask_at:
+                    return self._fallback(held) or _raise(self._away)
+                self._ask_at = now + ASK_AGAIN_SECONDS  # this one asks, and no other meanwhile
+            self._asking.add(hashed)
+            changes = self._changes
         try:
-            known = self._find(hashed)
+            return self._ask(hashed, now, changes)
         except Unavailable as error:
             with self._lock:
                 self._away, self._ask_at = error, self._clock() + ASK_AGAIN_SECONDS
-            return self._while_away(held, error)
+            return self._fallback(held) or _raise(error)
+        finally:
+            with self._lock:
+                self._asking.discard(hashed)
+
+    def _ask(self, hashed: bytes, now: float, changes: int) -> Caller | None:
+        answer = _Answer(self._find(hashed), now)
         with self._lock:
             self._away = None
             if changes == self._changes:
-                self._keep(hashed, _Answer(known, asked_at))
-        return known.caller if known else None
+                self._keep(hashed, answer)
+        return answer.caller
 
     def forget(self, organization: UUID) -> None:
         """Its keys changed: ask again for all of them. What is being asked at this moment is not remembered."""
@@ -92,10 +107,8 @@ class KeyCache:
                 if answer.known and answer.known.caller.organization.id == organization:
                     del self._known[hashed]
 
-    def _while_away(self, held: _Answer | None, error: Unavailable) -> Caller:
-        if held is not None and held.known is not None and held.is_good(self._clock(), self._ages.away):
-            return held.known.caller
-        raise Unavailable(str(error)) from error
+    def _fallback(self, held: _Answer | None) -> Caller | None:
+        return held.caller if held is not None and held.is_good(self._clock(), self._ages.away) else None
 
     def _keep(self, hashed: bytes, answer: _Answer) -> None:
         for answers in (self._known, self._unknown):
@@ -104,3 +117,8 @@ class KeyCache:
         answers[hashed] = answer
         if len(answers) > most:
             del answers[next(iter(answers))]
+
+
+def _raise(error: Unavailable) -> NoReturn:
+    """A new one, as many threads may raise it."""
+    raise Unavailable(str(error)) from error

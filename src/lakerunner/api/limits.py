@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from uuid import UUID
 
 from prometheus_client import Gauge
 
 from lakerunner.model.caller import Caller
-from lakerunner.model.errors import Busy, Unavailable
+from lakerunner.model.errors import Busy, Unavailable, UserError
 
 WAITING = Gauge("lakerunner_query_waiting", "Queries that wait for a slot")
 WAITING_MAX = 100  # queries of one organization that wait for a slot; the next is refused at once
@@ -33,6 +32,14 @@ class Capacity:
     org_queries_per_second: float
     org_concurrent: int
     queue_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.concurrent < 1:
+            raise UserError(f"query_concurrency is {self.concurrent}: it is 1 or more")
+        if self.org_concurrent < 1:
+            raise UserError(f"org_concurrent_queries is {self.org_concurrent}: it is 1 or more, or 0 for the default")
+        if not self.org_queries_per_second > 0:
+            raise UserError(f"org_queries_per_second is {self.org_queries_per_second:g}: it is more than 0")
 
 
 class QueryLimits:
@@ -88,9 +95,7 @@ class Slot:
     def __enter__(self) -> Slot:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.release()
 
 
