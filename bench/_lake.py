@@ -27,8 +27,8 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.local import LocalStore
-from lakerunner.pipeline.segments import make_segments
 from lakerunner.pipeline.read.rows import Raw
+from lakerunner.pipeline.segments import make_segments
 
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
 HOUR_NS = 3_600_000_000_000

@@ -6,8 +6,8 @@
     first row           of a query that gives millions of rows, against the time it takes in all
     second run          of a query whose segments have not changed, against its first
 
-The engine runs as `lakerunner up` runs it: one worker, PostgreSQL for the index, all answers checked against DuckDB's. Ways take
-turns, the best turn of each counts.
+The engine runs as `lakerunner up` runs it: one worker, PostgreSQL for the index; all answers are checked against DuckDB's.
+Ways take turns, the best turn of each counts.
 
     python bench/query_logs.py [--rows 10000000] [--lake DIR] [--repeat 5]
 """
@@ -30,7 +30,9 @@ from lakerunner.query.engine import Engine, Question
 from lakerunner.services.parts import open_engine
 from lakerunner.settings import Settings
 
-LEVELS = "SELECT date_trunc('minute', timestamp) AS minute, severity, count(*) AS n FROM {logs} GROUP BY ALL ORDER BY ALL"
+LEVELS = (
+    "SELECT date_trunc('minute', timestamp) AS minute, severity, count(*) AS n FROM {logs} GROUP BY ALL ORDER BY ALL"
+)
 SERVICE_TEXT = "SELECT count(*) AS n FROM {logs} WHERE service_name = '{service}' AND message LIKE '%{text}%'"
 NEEDLE = "SELECT count(*) AS n FROM {logs} WHERE message LIKE '%{needle}%'"
 LONG = "SELECT timestamp, service_name, message FROM {logs} WHERE severity = 'INFO'"
@@ -92,7 +94,9 @@ def run(lake: BenchLake, engine: Engine, repeat: int) -> bool:
     def theirs(sql: str, files: str) -> Callable[[], Any]:
         return lambda: plain.sql(sql.format(logs=files)).to_arrow_table().to_pylist()
 
-    needle = one(plain, f"SELECT lower(hex(trace_id)) FROM {unsorted} WHERE trace_id IS NOT NULL LIMIT 1 OFFSET 4000000")
+    needle = one(
+        plain, f"SELECT lower(hex(trace_id)) FROM {unsorted} WHERE trace_id IS NOT NULL LIMIT 1 OFFSET 4000000"
+    )
     service_text = SERVICE_TEXT.replace("{service}", "checkout").replace("{text}", "declined")
     trace = f"SELECT count(*) AS n FROM {{logs}} WHERE trace_id = '{needle}'"
     their_trace = f"SELECT count(*) AS n FROM {{logs}} WHERE lower(hex(trace_id)) = '{needle}'"

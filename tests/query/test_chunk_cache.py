@@ -200,7 +200,7 @@ class TestStatistics:
             Equals("body", ("x",)),  # no record has one, so there is no such column
             Equals("trace_id", ("00" * 17, "")),
             Equals(Attribute("resource_attributes", "absent"), ("x",)),
-            Present(Attribute("scope_attributes", "absent")),
+            Present((Attribute("scope_attributes", "absent"),)),
         ],
     )
     def test_what_cannot_be_there_prunes_the_segment(
@@ -339,7 +339,7 @@ def conditions_of(lake: RealLake) -> list[tuple[Condition, str]]:
     made += [(Equals(ID, (t,)), f"{attribute(ID)} = '{t}'") for t in (own, "id-" + "0" * 24 + "-z", own[3:27])]
     made += [(Contains(ID, own[5:25]), f"contains({attribute(ID)}, '{own[5:25]}')")]
     made += [(Equals(CODE, (t,)), f"{attribute(CODE)} = '{t}'") for t in ("teapot", "404", "1")]
-    made += [(Present(RARE), f"{attribute(RARE)} IS NOT NULL")]
+    made += [(Present((RARE,)), f"{attribute(RARE)} IS NOT NULL")]
     return made
 
 

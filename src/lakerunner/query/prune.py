@@ -111,8 +111,8 @@ class _Known:
 
     def may_meet(self, condition: Condition, group: int) -> bool:
         match condition:
-            case Present(attribute):
-                return self._may_have(attribute, group, None)
+            case Present(attributes):
+                return any(self._may_have(attribute, group, None) for attribute in attributes)
             case Equals(Attribute() as attribute, values):
                 return self._may_have(attribute, group, [_bytes(value) for value in values])
             case Equals(str() as name, values):
