@@ -6,7 +6,7 @@
     first row           of a query that gives millions of rows, against the time it takes in all
     second run          of a query whose segments have not changed, against its first
 
-The engine runs as `lakerunner up` runs it: one worker, PostgreSQL for the index; all answers are checked against DuckDB's.
+The engine runs as `lakerunner up` runs it: one worker, PostgreSQL for the index; answers are checked against DuckDB's.
 Ways take turns, the best turn of each counts.
 
     python bench/query_logs.py [--rows 10000000] [--lake DIR] [--repeat 5]
