@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from lakerunner.lakeql.constants import Constants, Time, read_time, time_text
+from lakerunner.lakeql.constants import Constants, Time, read_time
 from lakerunner.lakeql.dialect import DIALECT
+from lakerunner.model.time import time_text
 
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
 NOW_US = NOW // 1000 * 1000

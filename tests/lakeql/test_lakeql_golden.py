@@ -15,9 +15,8 @@ from uuid import UUID
 import pytest
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.lakeql.constants import time_text
 from lakerunner.model.errors import UserError
-from lakerunner.model.time import MAX_NS, MIN_NS
+from lakerunner.model.time import MAX_NS, MIN_NS, time_text
 from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
 from lakerunner.query.types import BoundTypes
 

@@ -14,13 +14,13 @@ from uuid import UUID
 from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
 
-from lakerunner.lakeql.constants import Constants, time_text
+from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.source import Source
 from lakerunner.lakeql.tables import Kind, TableColumn
 from lakerunner.lakeql.values import value_column
 from lakerunner.model.errors import NotAllowed, UserError
-from lakerunner.model.time import MAX_NS, MIN_NS
+from lakerunner.model.time import MAX_NS, MIN_NS, time_text
 from lakerunner.plan.scan import id_column
 
 _EQUALITIES = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)

@@ -210,14 +210,6 @@ def read_time(text: str) -> Time | None:
     return Time(days * _DAY_NS + of_day - _zone_ns(zone))
 
 
-def time_text(ns: int) -> str:
-    """ISO 8601 with a blank, as DuckDB writes it; nine digits where there is a fraction."""
-    days, rest = divmod(ns, _DAY_NS)
-    seconds, fraction = divmod(rest, SECOND_NS)
-    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{date.fromordinal(days + _EPOCH)} {clock}" + (f".{fraction:09}" if fraction else "")
-
-
 def _number(node: exp.Expr) -> Decimal | None:
     if isinstance(node, exp.Paren):
         return _number(node.this)

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
 
-from lakerunner.lakeql.constants import Constants, time_text
+from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.dialect import written
 from lakerunner.lakeql.functions import MICROSECOND_FUNCTIONS, MICROSECONDS
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
 from lakerunner.lakeql.tables import Kind
 from lakerunner.lakeql.values import is_time
+from lakerunner.model.time import time_text
 from lakerunner.plan.scan import Attribute, attribute_column, id_column
 
 _NOW = frozenset({"now", "get_current_timestamp", "transaction_timestamp"})

@@ -47,6 +47,10 @@ class SqlPlan:
     once: bool = False
     passes: bool = False
 
+    def __post_init__(self) -> None:
+        if (self.rounds or self.passes) and len(self.leaves) != 1:
+            raise ValueError(f"rounds, and rows that pass, take one leaf, not {len(self.leaves)}")
+
     @property
     def scans(self) -> tuple[Scan, ...]:
         return tuple(leaf.scan for leaf in self.leaves)

@@ -7,8 +7,10 @@ What always holds: adding accounts in any order gives the same; an answer is who
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import reduce
+from operator import add
 from typing import Any
 
 from lakerunner.model.time import TimeRange
@@ -71,6 +73,10 @@ class Account:
             Missing(m["segments"], TimeRange(m["start_ns"], m["end_ns"]), m["reason"]) for m in given["missing"]
         )
         return cls(**{**given, "missing": missing})
+
+
+def total(accounts: Iterable[Account]) -> Account:
+    return reduce(add, accounts, Account())
 
 
 def _added(one: Any, other: Any) -> Any:

@@ -5,22 +5,27 @@ Whose segments are picked is the `organization` argument, which comes from the c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
-
 from lakerunner.lakeql import compile_sql
-from lakerunner.model.segment import Picked
-from lakerunner.model.time import TimeRange
-from lakerunner.plan.scan import Condition
+from lakerunner.lakeql.explain import Wanted, read_statement
+from lakerunner.model.segment import Segment
 from lakerunner.plan.sql import SqlPlan
+from lakerunner.query.account import Account, total
 from lakerunner.query.answer import Answer
+from lakerunner.query.bounded import Bounded
 from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.gather import Gather, Gathering, Gathers
+from lakerunner.query.explain import Explained, explained_lines
+from lakerunner.query.feed import Feed, Feeds
+from lakerunner.query.gather import Gather, Gathering
+from lakerunner.query.known_segments import KnownSegments, Pick, SegmentIndex
+from lakerunner.query.result_cache import ResultCache, result_key
+from lakerunner.query.rounds import InRounds, Round
+from lakerunner.query.stretches import FIRST_BYTES, cut
 from lakerunner.query.syntax import Syntax
 from lakerunner.query.types import BoundTypes
 from lakerunner.query.workers import Workers
@@ -38,73 +43,101 @@ class Question:
     engine: str = "duckdb"
 
 
-class Segments(Protocol):
-    def pick(
-        self,
-        organization: UUID,
-        signal: str,
-        time: TimeRange,
-        *,
-        conditions: tuple[Condition, ...] = (),
-        frequency_ms: int = 0,
-    ) -> Picked:
-        """The organization's live segments that overlap the range and may hold rows that meet the conditions, in a
-        fixed order."""
+@dataclass(frozen=True)
+class Job:
+    """A plan and the segments picked for each of its leaves; `before` is what it took to get so far."""
 
+    organization: UUID
+    plan: SqlPlan
+    picks: tuple[Pick, ...]
+    partial: bool = False
+    before: Account = field(default_factory=Account)
 
-class SegmentIndex(Protocol):
-    @property
-    def segments(self) -> Segments: ...
+    def stretches(self, first_bytes: int) -> Sequence[Sequence[Sequence[Segment]]]:
+        """The segments of each leaf, of each round."""
+        if not self.plan.rounds:
+            return [[pick.segments for pick in self.picks]]
+        ((leaf,), (pick,)) = self.plan.leaves, self.picks
+        return [[stretch] for stretch in cut(pick.segments, leaf.scan.time, self.plan.rounds, first_bytes)]
 
 
 class Engine:
+    """Safe to use from many threads. `results` None: every query is run. `first_bytes` is the size of a first round."""
+
     def __init__(
         self,
         index: SegmentIndex,
         workers: Workers,
         coordinator: Coordinator,
         gathering: Gathering = Gathering(),  # noqa: B008 a frozen value
+        *,
+        results: ResultCache | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        first_bytes: int = FIRST_BYTES,
     ) -> None:
-        self._index = index
+        self._segments = KnownSegments(index)
         self._workers = workers
         self._coordinator = coordinator
         self._gathering = gathering
+        self._results = results
+        self._clock = clock
+        self._first_bytes = first_bytes
         self._syntax = Syntax()
         self._types = BoundTypes()
 
     def sql(self, organization: UUID, question: Question) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
+        began = self._clock()
+        statement = read_statement(question.text)
         plan = compile_sql(
-            question.text, organization, question.now_ns, parameters=question.parameters, types=self._types
+            statement.query, organization, question.now_ns, parameters=question.parameters, types=self._types
         )
-        self._syntax.check(question.text)
-        gathers = self._gathers(organization, plan, question.partial)
+        self._syntax.check(statement.query)
+        planned = self._clock()
+        picks = self._picks(organization, plan, question.now_ns)
+        seconds = {"plan": planned - began, "pick": self._clock() - planned}
+        before = replace(total(pick.account for pick in picks), seconds=seconds)
+        job = Job(organization, plan, picks, question.partial, before)
+        if statement.wanted == Wanted.ROWS:
+            return self._kept(job)
+        lines = explained_lines(plan, picks, len(job.stretches(self._first_bytes)))
+        return Explained(lines, before, self.run(job) if statement.wanted == Wanted.MEASURED else None)
 
-        def relations(held: ExitStack) -> dict[str, pa.RecordBatchReader]:
-            held.callback(gathers.close)
-            return gathers.readers()
+    def run(self, job: Job) -> Answer:
+        """At once: the work begins when the answer is looked at."""
+        stretches = job.stretches(self._first_bytes)
+        rounds = [self._round(job, segments, is_first=n == 0) for n, segments in enumerate(stretches)]
+        wanted = job.plan.rounds
+        answer = InRounds(rounds, wanted.offset, wanted.limit) if wanted else InRounds(rounds)
+        return Bounded(answer, self._coordinator.limits, job.before, self._clock)
 
-        return self._coordinator.run(_limited(plan), relations, gathers)
+    def _kept(self, job: Job) -> Answer:
+        """From the result cache, or run, and then kept in it."""
+        if self._results is None:
+            return self.run(job)
+        key = result_key(job.organization, job.plan, [pick.segments for pick in job.picks])
+        return self._results.find(key, job.before) or self._results.keeping(key, self.run(job))
 
-    def _gathers(self, organization: UUID, plan: SqlPlan, partial: bool) -> Gathers:
-        """Scans that ask for the same read the same segments, also when a compaction commits in between."""
-        picked: dict[tuple[str, TimeRange, tuple[Condition, ...]], Picked] = {}
+    def _picks(self, organization: UUID, plan: SqlPlan, now_ns: int) -> tuple[Pick, ...]:
+        """Scans over the same range read the same segments, also when a compaction commits in between."""
+        picked: dict[Any, Pick] = {}
         for scan in plan.scans:
             asked = (scan.signal, scan.time, scan.conditions)
             if asked not in picked:
-                pick = self._index.segments.pick
-                picked[asked] = pick(organization, scan.signal, scan.time, conditions=scan.conditions)
-        how = replace(self._gathering, partial=partial, ahead=len(plan.leaves) > 1)
-        gathers = {}
-        for leaf in plan.leaves:
-            segments = picked[leaf.scan.signal, leaf.scan.time, leaf.scan.conditions].segments
-            gathers[leaf.scan.relation] = Gather(organization, leaf, segments, self._workers, how)
-        return Gathers(gathers)
+                picked[asked] = self._segments.pick(organization, scan, now_ns)
+        return tuple(picked[scan.signal, scan.time, scan.conditions] for scan in plan.scans)
 
-
-def _limited(plan: SqlPlan) -> str:
-    """All rounds at once: what they would count is counted by the SQL."""
-    if plan.rounds is None:
-        return plan.sql
-    limit = f" LIMIT {plan.rounds.limit}" if plan.rounds.limit is not None else ""
-    return f"{plan.sql}{limit} OFFSET {plan.rounds.offset}"
+    def _round(self, job: Job, segments: Sequence[Sequence[Segment]], *, is_first: bool) -> Round:
+        """Later rounds are begun before they are read, and several leaves are read one after the other: their rows wait
+        on disk, so that no worker waits and keeps others from its slots."""
+        how = replace(self._gathering, partial=job.partial, ahead=not is_first or len(job.plan.leaves) > 1)
+        feeds = {
+            leaf.scan.relation: Feed(Gather(job.organization, leaf, picked, self._workers, how), self._clock)
+            for leaf, picked in zip(job.plan.leaves, segments, strict=True)
+        }
+        count = sum(map(len, segments))
+        if job.plan.passes:
+            (feed,) = feeds.values()
+            return Round(feed, feed, count)
+        fed = Feeds(feeds)
+        return Round(self._coordinator.run(job.plan.sql, fed), fed, count)

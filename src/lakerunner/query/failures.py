@@ -34,7 +34,7 @@ def translated(error: Exception, limits: Limits) -> LakerunnerError:
     said = _said(str(error), limits.hidden)
     match kind:
         case "interrupt" if _TOO_LONG in str(error):
-            return UserError(f"stopped after {limits.seconds:g} s: limit query_seconds")
+            return too_long(limits)
         case "interrupt":
             return cancelled()
         case "out of memory":
@@ -48,6 +48,10 @@ def translated(error: Exception, limits: Limits) -> LakerunnerError:
 
 def cancelled() -> UserError:
     return UserError("the query was cancelled")
+
+
+def too_long(limits: Limits) -> UserError:
+    return UserError(f"stopped after {limits.seconds:g} s: limit query_seconds")
 
 
 def too_many_rows(limits: Limits) -> TooLarge:

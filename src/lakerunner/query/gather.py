@@ -16,8 +16,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 from threading import Condition, Thread
 from time import monotonic
 from uuid import UUID
@@ -290,32 +288,7 @@ class Gather:
         Thread(target=_close_all, args=([one for one in self._running.values() if one],), daemon=True).start()
 
 
-class Gathers:
-    """Those of one query, as the source of its relations' rows (query/running.py)."""
-
-    def __init__(self, gathers: Mapping[str, Gather]) -> None:
-        """By relation."""
-        self._gathers = gathers
-
-    @property
-    def account(self) -> Account:
-        return reduce(add, (gather.account for gather in self._gathers.values()), Account())
-
-    @property
-    def failure(self) -> Exception | None:
-        return next((one.failure for one in self._gathers.values() if one.failure), None)
-
-    def readers(self) -> dict[str, pa.RecordBatchReader]:
-        """All start at once, however they are read."""
-        for gather in self._gathers.values():
-            gather.start()
-        return {relation: gather.reader() for relation, gather in self._gathers.items()}
-
-    def close(self) -> None:
-        _close_all(list(self._gathers.values()))
-
-
-def _close_all(answers: Sequence[Answer | Gather]) -> None:
+def _close_all(answers: Sequence[Answer]) -> None:
     """At once; an answer that takes long to stop goes on stopping by itself."""
     closers = [Thread(target=answer.close, name="gather-close", daemon=True) for answer in answers]
     for closer in closers:

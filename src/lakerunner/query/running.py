@@ -101,13 +101,14 @@ class Running:
         self._connection = self._open(self._held)
         if self._closed:  # while the segments were fetched, which nothing interrupts
             raise cancelled()
-        self._reader = self._connection.sql(self._sql).to_arrow_reader(_BATCH_ROWS)
-        self._held.callback(self._reader.close)
-        return _with_unique_names(self._reader.schema)
+        return _with_unique_names(_schema(self._connection, self._sql))
 
     def _next(self) -> pa.RecordBatch | None:
-        if self._reader is None:
+        if self._connection is None:
             raise cancelled()
+        if self._reader is None:
+            self._reader = self._connection.sql(self._sql).to_arrow_reader(_BATCH_ROWS)
+            self._held.callback(self._reader.close)
         with suppress(StopIteration):
             return self._reader.read_next_batch()
         return None
@@ -137,6 +138,14 @@ class Running:
     def _release(self) -> None:
         self._held.close()
         self._connection = self._reader = None
+
+
+def _schema(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Schema:
+    """Of the SQL's rows, before it has run at all: a reader of them has it only when the first rows are there."""
+    rows = connection.sql(sql)
+    nothing = ", ".join(f"CAST(NULL AS {kind})" for kind in rows.types)
+    types = connection.sql(f"SELECT {nothing} LIMIT 0").to_arrow_table().schema.types
+    return pa.schema(list(zip(rows.columns, types, strict=True)))
 
 
 def _with_unique_names(schema: pa.Schema) -> pa.Schema:

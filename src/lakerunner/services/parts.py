@@ -31,6 +31,7 @@ from lakerunner.query.failures import Limits
 from lakerunner.query.gather import Gathering
 from lakerunner.query.inflow import Spool
 from lakerunner.query.instance import Instances
+from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.slots import Slots
 from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
@@ -122,6 +123,10 @@ def open_coordinator(settings: Settings) -> Coordinator:
 def gathering(settings: Settings) -> Gathering:
     spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
     return Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
+
+
+def open_results(settings: Settings) -> ResultCache:
+    return ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
 
 
 def _spill_directory(settings: Settings) -> Path:

@@ -43,6 +43,7 @@ from lakerunner.services.parts import (
     now_ns,
     open_coordinator,
     open_query_limits,
+    open_results,
     open_worker,
     open_workers,
     refuse_open_worker,
@@ -121,7 +122,8 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     workers = open_workers(settings, parts.runtime, parts.store, say)
-    engine = Engine(parts.index, workers, open_coordinator(settings), gathering(settings))
+    coordinator, results = open_coordinator(settings), open_results(settings)
+    engine = Engine(parts.index, workers, coordinator, gathering(settings), results=results)
     who = _authenticator(parts)
     sql = SqlApi(engine, who, now_ns, open_query_limits(settings))
     keys = KeysApi(parts.index.keys, who, parts.keys.forget)

@@ -1,0 +1,41 @@
+"""EXPLAIN and EXPLAIN ANALYZE before a query: what is wanted of it, and the query itself.
+
+What always holds: every character of the query stands where it stood in the user's text, so that positions in errors
+are those of what the user wrote. The words taken off leave blanks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+_SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)"
+_PREFIX = re.compile(rf"({_SPACE}*)EXPLAIN\b(?:({_SPACE}+)ANALYZE\b)?", re.IGNORECASE)
+_WORDS = {"explain": " " * len("explain"), "analyze": " " * len("analyze")}
+
+
+class Wanted(Enum):
+    """Of a query: its rows, its plan without running it, or its plan and what running it took."""
+
+    ROWS = "rows"
+    PLAN = "plan"
+    MEASURED = "measured"
+
+
+@dataclass(frozen=True)
+class Statement:
+    query: str
+    wanted: Wanted
+
+
+def read_statement(text: str) -> Statement:
+    """Anything but these words at the beginning is the query's own to be refused for."""
+    found = _PREFIX.match(text)
+    if not found:
+        return Statement(text, Wanted.ROWS)
+    before, between = found[1], found[2]
+    if between is None:
+        return Statement(before + _WORDS["explain"] + text[found.end() :], Wanted.PLAN)
+    blank = before + _WORDS["explain"] + between + _WORDS["analyze"]
+    return Statement(blank + text[found.end() :], Wanted.MEASURED)

@@ -1,0 +1,94 @@
+"""EXPLAIN and EXPLAIN ANALYZE: a plan, the segments picked for it, and what running it took, as answers of one column.
+
+Comes in: the plan, what was picked for each of its leaves, in how many rounds it runs, and for ANALYZE the query's own
+answer. Goes out: an Answer whose rows are lines. docs/formats/explain.md shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from lakerunner.plan.explain import plan_lines, time_range_text
+from lakerunner.plan.sql import SqlPlan
+from lakerunner.query.account import Account
+from lakerunner.query.answer import Answer
+from lakerunner.query.known_segments import Pick
+
+_SCHEMA = pa.schema([("plan", pa.string())])
+_STAGES = ("plan", "pick", "gather", "coordinate")
+
+
+class Explained:
+    """The plan, without running it; with `measured`, the answer to run to its end, and what it took."""
+
+    schema = _SCHEMA
+
+    def __init__(self, lines: Sequence[str], account: Account, measured: Answer | None = None) -> None:
+        self._lines = lines
+        self._account = account
+        self._measured = measured
+
+    @property
+    def account(self) -> Account:
+        return self._measured.account if self._measured else self._account
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        lines = list(self._lines)
+        if self._measured:
+            for _ in self._measured:
+                pass
+            lines += ["measured", *(f"  {line}" for line in account_lines(self._measured.account))]
+        yield pa.record_batch([pa.array(lines, pa.string())], schema=_SCHEMA)
+
+    def close(self) -> None:
+        if self._measured:
+            self._measured.close()
+
+
+def explained_lines(plan: SqlPlan, picks: Sequence[Pick], rounds: int) -> list[str]:
+    """`picks` are those of the plan's leaves."""
+    known = {leaf.scan.relation: _picked(pick) for leaf, pick in zip(plan.leaves, picks, strict=True)}
+    if plan.rounds:
+        known[plan.leaves[0].scan.relation].append(f"rounds {rounds}")
+    return plan_lines(plan, known)
+
+
+def account_lines(account: Account) -> Iterator[str]:
+    yield f"rows {account.rows}"
+    yield f"segments {account.considered} considered, {account.read} read{_left_out(account.pruned)}"
+    if account.row_groups:
+        read = account.row_groups - sum(account.row_groups_pruned.values())
+        yield f"row groups {account.row_groups} considered, {read} read{_left_out(account.row_groups_pruned)}"
+    yield f"bytes {account.bytes_fetched} fetched, {account.bytes_cached} from the cache"
+    if account.workers:
+        yield "units " + ", ".join(f"{units} on {name}" for name, units in sorted(account.workers.items()))
+    for missing in account.missing:
+        yield f"missing {missing.segments} segments of {time_range_text(missing.time)}: {missing.reason}"
+    if account.degraded:
+        yield f"degraded: {account.degraded}"
+    yield from _seconds(account.seconds)
+
+
+def _picked(pick: Pick) -> list[str]:
+    account = pick.account
+    size = sum(segment.bytes for segment in pick.segments)
+    lines = [
+        f"segments {account.considered} considered, {len(pick.segments)} to read{_left_out(account.pruned)}",
+        f"bytes {size} of whole segments",
+    ]
+    return lines + ([f"degraded: {account.degraded}"] if account.degraded else [])
+
+
+def _left_out(by: Mapping[str, int]) -> str:
+    return "".join(f", {count} left out by {what}" for what, count in sorted(by.items()) if count)
+
+
+def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
+    """The coordinator's stages follow each other; the workers' run at once and are added up."""
+    here = [f"{stage} {seconds[stage]:.3f}" for stage in _STAGES if stage in seconds]
+    workers = [f"{stage} {taken:.3f}" for stage, taken in sorted(seconds.items()) if stage not in _STAGES]
+    yield "seconds " + ", ".join(here)
+    if workers:
+        yield "seconds of workers, added up: " + ", ".join(workers)

@@ -1,0 +1,137 @@
+"""Answers kept in memory, for whoever asks the same again.
+
+Comes in: whole answers, as they are read. Goes out: the same rows. What always holds: an answer is kept under the
+organization, the plan and the segments it was made of, so that it is never stale: whoever is to see other data picks
+other segments. Neither a failed nor a partial nor a degraded answer is kept, nor one that nobody read to its end.
+
+Bounded: `max_bytes` of Arrow IPC for all together, an eighth of it for one; what was used longest ago goes first. While
+a query runs, what may be kept of its answer is held too, up to that eighth.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from threading import Lock
+from uuid import UUID
+
+import pyarrow as pa
+
+from lakerunner.model.segment import Segment
+from lakerunner.plan.sql import SqlPlan
+from lakerunner.query.account import Account
+from lakerunner.query.answer import Answer
+
+_SHARE = 8  # of all that is kept, for one answer
+
+
+def result_key(organization: UUID, plan: SqlPlan, segments: Sequence[Sequence[Segment]]) -> bytes:
+    """`segments` are those of each leaf."""
+    ids = [[str(segment.id) for segment in leaf] for leaf in segments]
+    return blake2b(repr((organization, plan, ids)).encode(), digest_size=32).digest()
+
+
+@dataclass(frozen=True)
+class _Result:
+    data: pa.Buffer
+    account: Account
+    made: float
+
+
+class ResultCache:
+    """Safe to use from many threads. `clock` counts seconds; a result older than `seconds` is forgotten."""
+
+    def __init__(self, max_bytes: int, seconds: float, clock: Callable[[], float]) -> None:
+        self.max_bytes = max_bytes
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = Lock()
+        self._results: OrderedDict[bytes, _Result] = OrderedDict()  # the least recently used first
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all results."""
+        with self._lock:
+            return self._size
+
+    def find(self, key: bytes, before: Account) -> Answer | None:
+        """`before` is what was done already: the planning, the picking of segments."""
+        with self._lock:
+            result = self._results.get(key)
+            if result is None:
+                return None
+            if self._clock() - result.made >= self._seconds:
+                self._forget(key)
+                return None
+            self._results.move_to_end(key)
+        # What it took was taken once: whoever gets it again fetches and runs nothing.
+        free = replace(result.account, bytes_fetched=0, bytes_cached=0, workers={}, from_cache=True)
+        return _Kept(result.data, replace(free, seconds=before.seconds, degraded=before.degraded))
+
+    def keeping(self, key: bytes, answer: Answer) -> Answer:
+        """The same answer, which is kept when it has been read to its end."""
+        return _Keeping(self, key, answer)
+
+    def put(self, key: bytes, data: pa.Buffer, account: Account) -> None:
+        if len(data) > self.max_bytes // _SHARE or not account.complete or account.degraded:
+            return
+        with self._lock:
+            if key in self._results:
+                self._forget(key)
+            self._results[key] = _Result(data, account, self._clock())
+            self._size += len(data)
+            while self._size > self.max_bytes:
+                self._forget(next(iter(self._results)))
+
+    def _forget(self, key: bytes) -> None:
+        self._size -= len(self._results.pop(key).data)
+
+
+class _Keeping:
+    def __init__(self, cache: ResultCache, key: bytes, answer: Answer) -> None:
+        self._cache = cache
+        self._key = key
+        self._answer = answer
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._answer.schema
+
+    @property
+    def account(self) -> Account:
+        return self._answer.account
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        sink: pa.BufferOutputStream | None = pa.BufferOutputStream()
+        writer = pa.ipc.new_stream(sink, self._answer.schema)
+        for batch in self._answer:
+            if sink is not None:
+                writer.write_batch(batch)
+                if sink.tell() > self._cache.max_bytes // _SHARE:
+                    sink = writer = None
+            yield batch
+        if sink is not None:
+            writer.close()
+            self._cache.put(self._key, sink.getvalue(), self.account)
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+class _Kept:
+    def __init__(self, data: pa.Buffer, account: Account) -> None:
+        self._rows = pa.ipc.open_stream(data)
+        self.account = account
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._rows.schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from self._rows
+
+    def close(self) -> None:
+        """Nothing goes on."""

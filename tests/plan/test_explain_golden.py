@@ -1,0 +1,41 @@
+"""Query -> plan as EXPLAIN shows it, as files to read: tests/golden/explain/*.txt. `make golden` rewrites what follows
+each query. A file holds cases, each a query between two lines of dashes, then its plan.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from lakerunner.lakeql import compile_sql
+from lakerunner.plan.explain import plan_lines
+from lakerunner.query.types import BoundTypes
+
+OWN = UUID("12340000-0000-4000-8000-000000000000")
+NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
+TYPES = BoundTypes()
+FILES = sorted((Path(__file__).parents[1] / "golden" / "explain").glob("*.txt"))
+CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)
+
+
+def rewritten(text: str) -> str:
+    def explained(sql: str) -> str:
+        return "\n".join(plan_lines(compile_sql(sql, OWN, NOW, types=TYPES)))
+
+    return "\n".join(f"---\n{sql}\n---\n{explained(sql)}\n" for sql in CASE.findall(text))
+
+
+def test_golden_files_are_there() -> None:
+    assert len(FILES) >= 2
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_golden(path: Path) -> None:
+    text = path.read_text()
+    if os.environ.get("GOLDEN") == "rewrite":
+        path.write_text(rewritten(text))
+    assert path.read_text() == rewritten(text)
