@@ -99,7 +99,7 @@ def database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def view(scan: Scan, kept: list[int]) -> str:
+def rows_of(scan: Scan, kept: list[int]) -> str:
     """The scan's relation over these rows."""
     shown = [f'"{column}"' for column in scan.columns]
     for attribute in scan.attributes:
@@ -107,15 +107,21 @@ def view(scan: Scan, kept: list[int]) -> str:
         shown.append(f"{MAPS[attribute.scope]}['{key}'] AS \"{attribute_column(scan.relation, attribute)}\"")
     shown += [f'unhex({column}) AS "{id_column(scan.relation, column)}"' for column in scan.ids]
     rows = ", ".join(map(str, kept)) or "-1"
-    select = f"SELECT {', '.join(shown)} FROM base WHERE fingerprint IN ({rows})"
-    return f"CREATE OR REPLACE TEMP VIEW {scan.relation} AS {select}"
+    return f"SELECT {', '.join(shown) or 'NULL AS no_column'} FROM base WHERE fingerprint IN ({rows})"
 
 
 def run(database: duckdb.DuckDBPyConnection, plan: SqlPlan, *, pruned: bool) -> Counter[tuple[object, ...]]:
-    for scan in plan.scans:
-        conditions = scan.conditions if pruned else ()
+    """Each leaf over the rows that its scan must give, then the coordinator's SQL over what they give."""
+    for leaf in plan.leaves:
+        scan, conditions = leaf.scan, leaf.scan.conditions if pruned else ()
         kept = [row["fingerprint"] for row in ROWS if all(meets(row, one) for one in conditions)]
-        database.execute(view(scan, kept))
+        database.execute(f"DROP TABLE IF EXISTS {scan.relation}")
+        database.execute(f"CREATE TEMP VIEW {scan.relation} AS {rows_of(scan, kept)}")
+        try:
+            database.register("of_leaf", database.sql(leaf.sql).to_arrow_table())
+        finally:
+            database.execute(f"DROP VIEW {scan.relation}")
+        database.execute(f"CREATE TEMP TABLE {scan.relation} AS SELECT * FROM of_leaf")
     return Counter(database.execute(plan.sql).fetchall())
 
 

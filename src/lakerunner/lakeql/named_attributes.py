@@ -67,7 +67,8 @@ def _owner(node: exp.Column, scope: Scope, source: Source) -> Relation | None:
             said = f'{owned[0].alias}."{node.name}"'
             raise source.error(f'attribute "{node.name}" can be of {named}: say which, as {said}', node)
         if owned:
-            return owned[0] if _has_attributes(owned[0]) else None
+            may_be = _has_attributes(owned[0]) and node.name.lower() not in owned[0].columns
+            return owned[0] if may_be else None
         around = around.outer
     return None
 
