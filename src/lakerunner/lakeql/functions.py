@@ -7,13 +7,12 @@ docs/formats/lakeql.md shows this table; a test holds them together and asks Duc
 
 from __future__ import annotations
 
-_AGGREGATE = """
-any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_min arg_min_null
+_AGGREGATE = """any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_min arg_min_null
 argmax argmin array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count count_if countif covar_pop
-covar_samp entropy favg first fsum group_concat histogram kahan_sum kurtosis kurtosis_pop last list listagg mad
-max max_by mean median min min_by mode percentile_cont percentile_disc product quantile quantile_cont
-quantile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy sem
-skewness stddev stddev_pop stddev_samp string_agg sum sumkahan var_pop var_samp variance
+covar_samp entropy favg first fsum group_concat histogram json_group_array json_group_object kahan_sum kurtosis
+kurtosis_pop last list listagg mad max max_by mean median min min_by mode percentile_cont percentile_disc product
+quantile quantile_cont quantile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx
+regr_sxy regr_syy sem skewness stddev stddev_pop stddev_samp string_agg sum sumkahan var_pop var_samp variance
 """
 _WINDOW = """
 cume_dist dense_rank first_value lag last_value lead nth_value ntile percent_rank rank row_number
@@ -57,7 +56,7 @@ struct_concat struct_extract struct_insert struct_keys struct_pack
 """
 _JSON = """
 array_to_json from_json json json_array json_array_length json_contains json_exists json_extract json_extract_path
-json_extract_path_text json_extract_string json_group_array json_group_object json_keys json_merge_patch json_object
+json_extract_path_text json_extract_string json_keys json_merge_patch json_object
 json_pretty json_quote json_structure json_transform json_type json_valid json_value row_to_json to_json
 """
 _OTHER = "coalesce grouping grouping_id if ifnull nullif try typeof"
