@@ -3,151 +3,298 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from uuid import UUID
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pyarrow as pa
 import pytest
+from suites.scripted import FAILURE, Scripted, ScriptedEngine, events_of, sql_server
 
 from lakerunner.api import sql as sql_module
-from lakerunner.api.app import build_app
-from lakerunner.api.auth import Authenticator
-from lakerunner.api.limits import Capacity, QueryLimits
-from lakerunner.api.server import HttpServer, bind
-from lakerunner.api.sql import SqlApi
-from lakerunner.model.errors import TooLarge
-from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Question
+from lakerunner.api.formats import json as json_module
+from lakerunner.api.formats import parquet as parquet_module
+from lakerunner.api.formats import sse as sse_module
+from lakerunner.api.formats.choose import FORMATS
+from lakerunner.model.time import TimeRange
+from lakerunner.query.account import Account, Missing
 
-SCHEMA = pa.schema([("n", pa.int64())])
-
-
-class Scripted:
-    """An answer that gives batches, waits or fails as its script says."""
-
-    def __init__(self, script: list[int | str]) -> None:
-        self.script = script
-        self.closed = threading.Event()
-
-    @property
-    def schema(self) -> pa.Schema:
-        return SCHEMA
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for step in self.script:
-            if step == "fail":
-                raise TooLarge("more rows than query_max_rows: add a LIMIT")
-            if step == "wait":
-                self.closed.wait(20)
-            elif isinstance(step, int):
-                yield pa.record_batch([pa.array([step])], SCHEMA)
-
-    def close(self) -> None:
-        self.closed.set()
-
-
-class ScriptedEngine:
-    """Gives the answer that the query's text names."""
-
-    def __init__(self, answers: dict[str, Scripted]) -> None:
-        self.answers = answers
-
-    def sql(self, organization: UUID, question: Question) -> Answer:
-        return self.answers[question.text]
+HOUR = TimeRange(1_704_067_200_000_000_000, 1_704_070_800_000_000_000)
+LACKING = Account(considered=4, read=3, missing=(Missing(1, HOUR, "the store is away"),), rows=7)
 
 
 @pytest.fixture
-def answers() -> dict[str, Scripted]:
-    return {}
+def engine() -> ScriptedEngine:
+    return ScriptedEngine({})
 
 
 @pytest.fixture
-def url(answers: dict[str, Scripted]) -> Iterator[str]:
-    authenticator = Authenticator({}.get, DEFAULT_ORGANIZATION)
-    limits = QueryLimits(Capacity(2, 1000.0, 2, queue_seconds=0.3), time.monotonic)
-    api = SqlApi(ScriptedEngine(answers), authenticator, time.time_ns, limits)  # type: ignore[arg-type]
-    server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
-    server.start()
-    yield f"{server.url}/api/v1/sql"
-    server.stop()
+def answers(engine: ScriptedEngine) -> dict[str, Scripted]:
+    return engine.answers  # type: ignore[return-value]
 
 
-def ask(url: str, query: str, accept: str) -> httpx.Response:
-    return httpx.post(url, json={"query": query}, headers={"accept": accept}, timeout=20)
+@pytest.fixture
+def url(engine: ScriptedEngine) -> Iterator[str]:
+    with sql_server(engine) as base:
+        yield f"{base}/api/v1/sql"
 
 
-def test_rows_come_before_the_answer_is_whole(url: str, answers: dict[str, Scripted]) -> None:
+def ask(url: str, query: str, format_: str, **body: Any) -> httpx.Response:
+    return httpx.post(url, json={"query": query, "format": format_, **body}, timeout=20)
+
+
+def kinds_of(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+@pytest.mark.parametrize("format_", ["ndjson", "csv", "sse"])
+def test_rows_come_before_the_answer_is_whole(url: str, answers: dict[str, Scripted], format_: str) -> None:
     answers["slow"] = Scripted([1, "wait", 2])
-    headers = {"accept": "application/x-ndjson"}
-    with httpx.stream("POST", url, json={"query": "slow"}, headers=headers, timeout=20) as response:
-        lines = response.iter_lines()
-        assert json.loads(next(lines)) == {"n": 1}
-        answers["slow"].closed.set()
-        assert json.loads(next(lines)) == {"n": 2}
+    with httpx.stream("POST", url, json={"query": "slow", "format": format_}, timeout=20) as response:
+        lines = (line for line in response.iter_lines() if "1" in line or "2" in line)
+        assert "1" in next(lines)
+        answers["slow"].go.set()
+        assert "2" in next(lines)
 
 
-@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson", "text/event-stream"])
-def test_a_client_that_leaves_stops_the_query(url: str, answers: dict[str, Scripted], accept: str) -> None:
-    answers["endless"] = Scripted(["wait"])
+def test_arrow_batches_come_before_the_answer_is_whole(url: str, answers: dict[str, Scripted]) -> None:
+    answers["slow"] = Scripted([1, "wait", 2])
+    with httpx.stream("POST", url, json={"query": "slow", "format": "arrow"}, timeout=20) as response:
+        pieces = response.iter_bytes()
+        first = next(pieces)
+        answers["slow"].go.set()
+        whole = b"".join([first, *pieces])
+    assert pa.ipc.open_stream(first).read_next_batch().to_pylist() == [{"n": 1}]
+    assert pa.ipc.open_stream(whole).read_all().to_pylist() == [{"n": 1}, {"n": 2}]
+    assert whole.endswith(b"\xff\xff\xff\xff\0\0\0\0")
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("script", [["wait"], [1, "wait"]])
+def test_a_client_that_leaves_stops_the_query(
+    url: str, answers: dict[str, Scripted], format_: str, script: list[Any]
+) -> None:
+    answers["endless"] = Scripted(script)
     with (
         pytest.raises(httpx.ReadTimeout),
-        httpx.stream(
-            "POST", url, json={"query": "endless"}, headers={"accept": accept}, timeout=httpx.Timeout(0.5)
-        ) as response,
+        httpx.stream("POST", url, json={"query": "endless", "format": format_}, timeout=httpx.Timeout(0.5)) as response,
     ):
-        for _ in response.iter_lines():
+        for _ in response.iter_bytes():
             pass
-    assert answers["endless"].closed.wait(2)
+    assert answers["endless"].closed.wait(5)
 
 
-def test_a_failure_on_the_way_is_never_taken_for_the_end(url: str, answers: dict[str, Scripted]) -> None:
+def test_a_client_that_leaves_in_the_middle_of_many_rows_stops_the_query(
+    url: str, answers: dict[str, Scripted]
+) -> None:
+    """It does not even read: what waits to be sent is bounded, and the query is let go of when it closes."""
+    answers["many"] = Scripted([*range(200_000), "wait"])
+    address = urlsplit(url)
+    body = json.dumps({"query": "many", "format": "sse"}).encode()
+    with socket.create_connection((address.hostname, address.port)) as client:
+        client.sendall(
+            b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (b"/api/v1/sql", len(body), body)
+        )
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+        assert not answers["many"].closed.is_set()
+    assert answers["many"].closed.wait(5)
+
+
+def test_events_of_a_failure_end_with_the_error(url: str, answers: dict[str, Scripted]) -> None:
     answers["events"] = Scripted([1, "fail"])
-    events = [json.loads(line[6:]) for line in ask(url, "events", "text/event-stream").text.split("\n\n") if line]
-    assert [event["type"] for event in events] == ["schema", "result", "error"]
-    assert events[-1]["error"]["message"] == "more rows than query_max_rows: add a LIMIT"
+    events = events_of(ask(url, "events", "sse"))
+    assert kinds_of(events) == ["schema", "result", "error"]
+    assert events[-1]["error"] == {"kind": "TooLarge", "message": FAILURE}
+
+
+@pytest.mark.parametrize("format_", ["ndjson", "csv", "arrow"])
+def test_a_failure_on_the_way_cuts_the_response_off(url: str, answers: dict[str, Scripted], format_: str) -> None:
     answers["lines"] = Scripted([1, "fail"])
-    lines = []
+    got = b""
     with (
         pytest.raises(httpx.RemoteProtocolError),
-        httpx.stream(
-            "POST", url, json={"query": "lines"}, headers={"accept": "application/x-ndjson"}, timeout=20
-        ) as response,
+        httpx.stream("POST", url, json={"query": "lines", "format": format_}, timeout=20) as response,
     ):
-        lines.extend(json.loads(line) for line in response.iter_lines())
-    answers["json"] = Scripted([1, "fail"])
-    whole = ask(url, "json", "application/json")
-    assert whole.status_code == 413
-    assert whole.json()["error"]["kind"] == "TooLarge"
+        for piece in response.iter_bytes():
+            got += piece
+    if format_ == "ndjson":
+        assert [json.loads(line) for line in got.splitlines()] == [
+            {"n": 1},
+            {"error": {"kind": "TooLarge", "message": FAILURE}},
+        ]
+    if format_ == "csv":
+        assert got == b"n\n1\n"
+    if format_ == "arrow":
+        assert not got.endswith(b"\xff\xff\xff\xff\0\0\0\0")
+    assert answers["lines"].closed.wait(5)
 
 
-def test_a_query_that_fails_at_once_has_its_status(url: str, answers: dict[str, Scripted]) -> None:
+@pytest.mark.parametrize("format_", ["json", "parquet"])
+def test_a_failure_on_the_way_of_a_whole_answer_is_its_status(
+    url: str, answers: dict[str, Scripted], format_: str
+) -> None:
+    answers["whole"] = Scripted([1, "fail"])
+    response = ask(url, "whole", format_)
+    assert response.status_code == 413
+    assert response.json()["error"] == {"kind": "TooLarge", "message": FAILURE}
+    assert answers["whole"].closed.is_set()
+
+
+@pytest.mark.parametrize("format_", [name for name in FORMATS if name != "sse"])
+def test_a_query_that_fails_at_once_has_its_status(url: str, answers: dict[str, Scripted], format_: str) -> None:
     answers["lines"] = Scripted(["fail"])
-    assert ask(url, "lines", "application/x-ndjson").status_code == 413
+    assert ask(url, "lines", format_).status_code == 413
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_a_bug_shows_no_details(url: str, answers: dict[str, Scripted], format_: str) -> None:
+    answers["bug"] = Scripted(["bug"])
+    response = ask(url, "bug", format_)
+    assert "secret" not in response.text
+    assert "an internal error" in response.text
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_an_answer_without_rows_has_its_columns(url: str, answers: dict[str, Scripted], format_: str) -> None:
+    answers["none"] = Scripted([])
+    response = ask(url, "none", format_)
+    assert response.status_code == 200
+    if format_ == "csv":
+        assert response.text == "n\n"
+    if format_ == "arrow":
+        assert pa.ipc.open_stream(response.content).read_all().schema.names == ["n"]
+    if format_ == "sse":
+        assert kinds_of(events_of(response)) == ["schema", "done"]
 
 
 def test_a_silent_query_sends_heartbeats(
     url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_module, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(sse_module, "HEARTBEAT_SECONDS", 0.1)
     answers["slow"] = Scripted(["wait", 5])
-    threading.Timer(0.5, answers["slow"].closed.set).start()
-    events = [json.loads(line[6:]) for line in ask(url, "slow", "text/event-stream").text.split("\n\n") if line]
-    kinds = [event["type"] for event in events]
+    threading.Timer(0.5, answers["slow"].go.set).start()
+    kinds = kinds_of(events_of(ask(url, "slow", "sse")))
     assert kinds.count("heartbeat") >= 2
     assert [kind for kind in kinds if kind != "heartbeat"] == ["schema", "result", "done"]
+
+
+def test_progress_is_told_when_it_changes_and_not_after_the_end(
+    url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse_module, "PROGRESS_SECONDS", 0.05)
+    steps = [Account(considered=10, pruned={"time": 2}), Account(considered=10, pruned={"time": 2}, read=4)]
+    answers["long"] = Scripted([steps[0], 0.4, 1, steps[1], 0.4, 2])
+    events = events_of(ask(url, "long", "sse"))
+    told = [(e["segments_done"], e["segments_total"]) for e in events if e["type"] == "progress"]
+    assert told == [(2, 10), (6, 10)]
+    assert kinds_of(events) == ["schema", "progress", "result", "progress", "result", "done"]
+
+
+def test_rows_do_not_wait_for_signs_of_life(
+    url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next sign is due later than the client waits."""
+    monkeypatch.setattr(sse_module, "PROGRESS_SECONDS", 60.0)
+    monkeypatch.setattr(sse_module, "HEARTBEAT_SECONDS", 60.0)
+    answers["two"] = Scripted([Account(considered=1, read=1), 1, 0.1, 2])
+    assert kinds_of(events_of(ask(url, "two", "sse"))) == ["schema", "result", "result", "done"]
+
+
+def test_the_closing_word_says_what_is_missing(url: str, answers: dict[str, Scripted]) -> None:
+    closing = {
+        "row_count": 1,
+        "complete": False,
+        "missing": [
+            {
+                "segments": 1,
+                "start": "2024-01-01T00:00:00.000000000Z",
+                "end": "2024-01-01T01:00:00.000000000Z",
+                "reason": "the store is away",
+            }
+        ],
+        "degraded": None,
+    }
+    answers["part"] = Scripted([1, LACKING])
+    last = events_of(ask(url, "part", "sse"))[-1]
+    assert {"type": "done", **closing}.items() <= last.items()
+    assert (last["stats"]["considered"], last["stats"]["read"], last["stats"]["rows"]) == (4, 3, 7)
+    assert "missing" not in last["stats"]
+    body = ask(url, "part", "json", partial=True).json()
+    assert closing.items() <= body.items()
+    assert body["rows"] == [{"n": 1}]
+
+
+def test_a_degraded_answer_says_so_in_every_format(url: str, answers: dict[str, Scripted]) -> None:
+    degraded = Account(degraded="the index is away:\nsegments as of 12:00 – older ones only")
+    answers["old"] = Scripted([degraded, 1])
+    assert ask(url, "old", "json").json()["degraded"] == degraded.degraded
+    assert events_of(ask(url, "old", "sse"))[-1]["degraded"] == degraded.degraded
+    for format_ in ("ndjson", "csv", "arrow", "parquet"):
+        said = ask(url, "old", format_).headers["lakerunner-degraded"]
+        assert said == "the index is away: segments as of 12:00 ? older ones only"
+
+
+def test_partial_is_asked_for_by_default_only_where_it_can_be_said(
+    url: str, engine: ScriptedEngine, answers: dict[str, Scripted]
+) -> None:
+    answers["q"] = Scripted([1])
+    for format_ in FORMATS:
+        ask(url, "q", format_)
+    ask(url, "q", "json", partial=True)
+    ask(url, "q", "sse", partial=False)
+    assert [question.partial for question in engine.asked] == [False] * 5 + [True] + [True, False]
+    for format_ in ("ndjson", "csv", "arrow", "parquet"):
+        refused = ask(url, "q", format_, partial=True)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["message"] == (
+            f"{format_} has no place to say what is missing: ask for partial answers as json or sse"
+        )
+
+
+def test_one_query_more_than_may_run_is_turned_away_and_slots_come_back(
+    url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_module, "QUEUE_SECONDS", 0.3)
+    answers.update({"a": Scripted(["wait"]), "b": Scripted(["wait"]), "c": Scripted([3])})
+    running = [threading.Thread(target=ask, args=(url, name, "json")) for name in "ab"]
+    for thread in running:
+        thread.start()
+    time.sleep(0.3)
+    refused = ask(url, "c", "json")
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"] == "2"
+    assert "query_concurrency" in refused.json()["error"]["message"]
+    for name in "ab":
+        answers[name].go.set()
+    for thread in running:
+        thread.join(10)
+    assert ask(url, "c", "json").json()["rows"] == [{"n": 3}]
 
 
 def test_a_json_answer_past_its_bound_is_refused(
     url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_module, "JSON_MAX_BYTES", 16)
+    monkeypatch.setattr(json_module, "JSON_MAX_BYTES", 16)
     answers.update({"fits": Scripted([1, 2]), "over": Scripted([1, 2, 3])})
-    assert ask(url, "fits", "application/json").status_code == 200
-    over = ask(url, "over", "application/json")
+    assert ask(url, "fits", "json").status_code == 200
+    over = ask(url, "over", "json")
     assert over.status_code == 413
     assert "16 bytes" in over.json()["error"]["message"]
+    assert answers["over"].closed.is_set()
+
+
+def test_a_parquet_answer_past_its_bound_is_refused(
+    url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.update({"fits": Scripted([1]), "over": Scripted([1])})
+    monkeypatch.setattr(parquet_module, "PARQUET_MAX_BYTES", 10_000)
+    assert ask(url, "fits", "parquet").status_code == 200
+    monkeypatch.setattr(parquet_module, "PARQUET_MAX_BYTES", 10)
+    over = ask(url, "over", "parquet")
+    assert over.status_code == 413
+    assert "10 bytes as Parquet" in over.json()["error"]["message"]
     assert answers["over"].closed.is_set()

@@ -9,16 +9,45 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from lakerunner.api.errors import on_bug, on_http_exception, on_lakerunner_error
 from lakerunner.api.health import Health
+from lakerunner.api.openapi import ANY, BOOLEAN, JSON, OPEN, TEXT, Endpoint, Operation, Reply, Schema, document
 from lakerunner.model.errors import LakerunnerError
+
+_REPORT = {
+    "type": "object",
+    "required": ["status", "parts"],
+    "properties": {"status": TEXT, "parts": {"type": "object", "additionalProperties": TEXT}, "failed": TEXT},
+}
+_LIVE = {"type": "object", "required": ["live"], "properties": {"live": BOOLEAN}}
+
+
+def _about(summary: str, media_type: str, schema: Schema, *bad: int) -> Operation:
+    """An operation that names no telemetry and needs no key."""
+    replies = {status: Reply(summary, {media_type: schema}) for status in (200, *bad)}
+    return Operation("process", summary, replies, errors=(), security=OPEN)
+
+
+HEALTHZ = _about("Whether the process is well, part by part", JSON, _REPORT, 500)
+READYZ = _about("Whether it can serve", JSON, _REPORT, 503)
+LIVEZ = _about("Whether it lives", JSON, _LIVE, 500)
+METRICS = _about("Its metrics, for Prometheus", "text/plain", TEXT)
+DOCUMENT = _about("This document", JSON, ANY)
 
 
 def build_app(*parts: Sequence[BaseRoute]) -> Starlette:
+    """These routes, and /openapi.json, which describes them."""
+    routes = [route for part in parts for route in part]
+
+    def openapi(_request: Request) -> Response:
+        return JSONResponse(described)
+
+    routes.append(Endpoint("/openapi.json", openapi, GET=DOCUMENT))
+    described = document(routes)
     return Starlette(
-        routes=[route for part in parts for route in part],
+        routes=routes,
         exception_handlers={
             LakerunnerError: on_lakerunner_error,
             HTTPException: on_http_exception,
@@ -27,7 +56,7 @@ def build_app(*parts: Sequence[BaseRoute]) -> Starlette:
     )
 
 
-def admin_routes(health: Health) -> list[Route]:
+def admin_routes(health: Health) -> list[BaseRoute]:
     """What every process serves about itself: /healthz, /readyz, /livez, /metrics. None of it names telemetry."""
 
     def healthz(_request: Request) -> Response:
@@ -43,8 +72,8 @@ def admin_routes(health: Health) -> list[Route]:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
     return [
-        Route("/healthz", healthz),
-        Route("/readyz", readyz),
-        Route("/livez", livez),
-        Route("/metrics", metrics),
+        Endpoint("/healthz", healthz, GET=HEALTHZ),
+        Endpoint("/readyz", readyz, GET=READYZ),
+        Endpoint("/livez", livez, GET=LIVEZ),
+        Endpoint("/metrics", metrics, GET=METRICS),
     ]

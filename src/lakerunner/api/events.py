@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_body
+from lakerunner.api.openapi import COUNT, JSON, TEXT, Body, Endpoint, Operation, Parameter, Reply
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import NotAllowed, NotFound, UserError
 from lakerunner.model.notification import PROVIDERS, Created, created_in, parsed, validation_code
@@ -24,6 +25,33 @@ from lakerunner.model.organization import Organization
 from lakerunner.model.source import Routes
 
 EVENTS_MAX_BYTES = 4 << 20
+_EXAMPLE = {
+    "Records": [
+        {
+            "eventName": "ObjectCreated:Put",
+            "s3": {"bucket": {"name": "lake"}, "object": {"key": "otel-raw/default/edge/logs.binpb.gz"}},
+        }
+    ]
+}
+RECEIVE = Operation(
+    tag="ingest",
+    summary="Take a notification of new raw objects",
+    description="As S3, Google Cloud Storage or Azure sends it (docs/formats/notifications.md).",
+    parameters=(Parameter("provider", "path", {"enum": list(PROVIDERS)}, "whose form it has", "s3"),),
+    body={JSON: Body({"type": ["object", "array"]}, _EXAMPLE)},
+    replies={
+        200: Reply(
+            "How many raw objects it names, and how many of them were new; or the answer to Azure's handshake.",
+            {
+                JSON: {
+                    "type": "object",
+                    "properties": {"objects": COUNT, "new": COUNT, "validationResponse": TEXT},
+                }
+            },
+        )
+    },
+    errors=(400, 401, 403, 404, 413, 503),
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +82,7 @@ class EventsApi:
     notified: Notified
 
     def routes(self) -> list[Route]:
-        return [Route("/api/v1/events/{provider}", self.receive, methods=["POST"])]
+        return [Endpoint("/api/v1/events/{provider}", self.receive, POST=RECEIVE)]
 
     async def receive(self, request: Request) -> Response:
         caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)

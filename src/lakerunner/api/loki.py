@@ -19,12 +19,23 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import content_encoding, content_type, read_body, unsnappy
 from lakerunner.api.errors import retry_after
+from lakerunner.api.openapi import JSON, TEXT, Body, Endpoint, Operation, Reply
 from lakerunner.api.receive import Receiver
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import LakerunnerError, UserError
 
 _PATHS = ("/loki/api/v1/push", "/api/prom/push")
 _FORMATS = {"application/json": "lokijson", "application/x-protobuf": "lokipb"}
+_EXAMPLE = {"streams": [{"stream": {"service_name": "checkout"}, "values": [["1714564800000000000", "paid"]]}]}
+PUSH = Operation(
+    tag="ingest",
+    summary="Take logs as Loki's clients push them",
+    description="JSON, or protobuf in a snappy block. Answered when it is durable (docs/formats/push.md).",
+    body={JSON: Body({"type": "object"}, _EXAMPLE), "application/x-protobuf": Body()},
+    replies={204: Reply("All of it was taken.")},
+    errors=(400, 401, 403, 413, 429, 503),
+    error_content={"text/plain": TEXT},
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,7 @@ class LokiPushApi:
     max_bytes: int
 
     def routes(self) -> list[Route]:
-        return [Route(path, self.push, methods=["POST"]) for path in _PATHS]
+        return [Endpoint(path, self.push, POST=PUSH) for path in _PATHS]
 
     async def push(self, request: Request) -> Response:
         try:

@@ -18,12 +18,56 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.openapi import COUNT, JSON, TEXT, Endpoint, Operation, Parameter, Reply, Schema
 from lakerunner.index.sources import SourceRecord, Sources
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import UserError
 from lakerunner.model.source import SourceState
 
 LIMIT_MAX = 10_000
+_NULLABLE: Schema = {"type": ["string", "null"]}
+_OBJECT: Schema = {
+    "type": "object",
+    "required": ["bucket", "key", "etag", "size", "state", "reason"],
+    "properties": {
+        "bucket": TEXT,
+        "key": TEXT,
+        "etag": TEXT,
+        "size": COUNT,
+        "organization_id": _NULLABLE,
+        "collector": _NULLABLE,
+        "signal": _NULLABLE,
+        "state": {"type": "string", "enum": [state.value for state in SourceState]},
+        "reason": {"type": ["string", "null"], "description": "why it failed"},
+        "seen_at": _NULLABLE,
+        "ended_at": _NULLABLE,
+    },
+}
+_LISTED: Schema = {
+    "type": "object",
+    "required": ["counts", "objects"],
+    "properties": {
+        "counts": {"type": "object", "additionalProperties": COUNT},
+        "objects": {"type": "array", "items": _OBJECT},
+    },
+}
+_RETRIED: Schema = {"type": "object", "required": ["retried"], "properties": {"retried": COUNT}}
+LIST = Operation(
+    tag="objects",
+    summary="What became of raw objects",
+    parameters=(
+        Parameter("state", "query", {"enum": [state.value for state in SourceState]}, "only these", "failed"),
+        Parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "by default 100", "10"),
+    ),
+    replies={200: Reply("How many there are in each state, and some of them.", {JSON: _LISTED})},
+    errors=(400, 401, 403, 503),
+)
+RETRY = Operation(
+    tag="objects",
+    summary="Send failed objects again",
+    replies={200: Reply("How many go again.", {JSON: _RETRIED})},
+    errors=(401, 403, 503),
+)
 
 
 @dataclass(frozen=True)
@@ -36,8 +80,8 @@ class ObjectsApi:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/api/v1/objects", self.list, methods=["GET"]),
-            Route("/api/v1/objects/retry", self.again, methods=["POST"]),
+            Endpoint("/api/v1/objects", self.list, GET=LIST),
+            Endpoint("/api/v1/objects/retry", self.again, POST=RETRY),
         ]
 
     async def list(self, request: Request) -> Response:

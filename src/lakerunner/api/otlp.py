@@ -17,14 +17,39 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import content_type, read_body
 from lakerunner.api.errors import retry_after
+from lakerunner.api.openapi import ANY, Body, Endpoint, Operation, Parameter, Reply
 from lakerunner.api.receive import Receiver
 from lakerunner.api.rpc_status import rpc_status
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.model.signal import SIGNALS
 from lakerunner.pipeline.transcode.otlp_json import request_from_json
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
+_EXAMPLE = {
+    "resourceLogs": [
+        {
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "checkout"}}]},
+            "scopeLogs": [
+                {"logRecords": [{"timeUnixNano": "1714564800000000000", "body": {"stringValue": "paid"}}]},
+            ],
+        }
+    ]
+}
+EXPORT = Operation(
+    tag="ingest",
+    summary="Take telemetry as OTLP",
+    description="Plain, gzip or zstd. Answered when it is durable (docs/formats/push.md).",
+    parameters=(Parameter("signal", "path", {"enum": list(SIGNALS)}, "what it carries", "logs"),),
+    body={JSON: Body({"type": "object"}, _EXAMPLE), PROTOBUF: Body()},
+    replies={200: Reply("All of it was taken.", {JSON: {"type": "object"}, PROTOBUF: ANY})},
+    errors=(400, 401, 403, 404, 413, 429, 503),
+    error_content={
+        JSON: {"type": "object", "required": ["message"], "properties": {"message": {"type": "string"}}},
+        PROTOBUF: ANY,
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +59,7 @@ class OtlpApi:
     max_bytes: int
 
     def routes(self) -> list[Route]:
-        return [Route("/v1/{signal:str}", self.export, methods=["POST"])]
+        return [Endpoint("/v1/{signal:str}", self.export, POST=EXPORT)]
 
     async def export(self, request: Request) -> Response:
         kind = content_type(request)

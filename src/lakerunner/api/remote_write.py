@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.openapi import Body, Endpoint, Operation, Reply
 from lakerunner.api.receive import Receiver
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
@@ -29,6 +30,14 @@ PATHS = ("/api/v1/write", "/prometheus/api/v1/write", "/api/v1/push")
 FORMATS = {V1: "prw1", V2: "prw2"}
 _PROTOBUF = "application/x-protobuf"
 _WRITTEN = "x-prometheus-remote-write-{}-written"
+WRITE = Operation(
+    tag="ingest",
+    summary="Take metrics as Prometheus remote-write, 1.0 or 2.0",
+    description="A snappy block of protobuf. Answered when it is durable (docs/formats/remote_write.md).",
+    body={_PROTOBUF: Body()},
+    replies={204: Reply("All of it was written; 2.0 is told in headers how much.")},
+    errors=(400, 401, 403, 413, 415, 429, 503),
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,7 @@ class RemoteWriteApi:
     max_bytes: int
 
     def routes(self) -> list[Route]:
-        return [Route(path, self.write, methods=["POST"]) for path in PATHS]
+        return [Endpoint(path, self.write, POST=WRITE) for path in PATHS]
 
     async def write(self, request: Request) -> Response:
         version = version_of(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))

@@ -8,7 +8,7 @@ closed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from typing import TypeVar
 
 import anyio
@@ -28,8 +28,15 @@ class Broken(Exception):
 class Stream(Response):
     """A chunked response. `close`, which may block, is called in every case, once the source has ended."""
 
-    def __init__(self, source: AsyncGenerator[bytes], media_type: str, close: Callable[[], None]) -> None:
-        super().__init__(media_type=media_type, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+    def __init__(
+        self,
+        source: AsyncGenerator[bytes],
+        media_type: str,
+        close: Callable[[], None],
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        always = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(media_type=media_type, headers=always | dict(headers or {}))
         del self.headers["content-length"]
         self.source = source
         self.close = close
@@ -96,21 +103,31 @@ async def _left(request: Request) -> None:
         pass
 
 
-async def with_heartbeat(source: AsyncGenerator[bytes], beat: bytes, seconds: float) -> AsyncGenerator[bytes]:
-    """The source's chunks, and a beat whenever it has been silent this long."""
+async def with_signs(
+    source: AsyncGenerator[bytes], sign: Callable[[float], bytes | None], seconds: float
+) -> AsyncGenerator[bytes]:
+    """The source's chunks, each as soon as it is there; between them, asked this often, what `sign` has to say. It is
+    told for how many seconds nothing has been sent."""
+    clock = asyncio.get_running_loop().time
+    sent = asked = clock()
+    pending = asyncio.ensure_future(anext(source, None))
     try:
         while True:
-            pending = asyncio.ensure_future(anext(source, None))
-            try:
-                while not (await asyncio.wait([pending], timeout=seconds))[0]:
-                    yield beat
-            except BaseException:
-                pending.cancel()
-                await asyncio.wait([pending])
-                raise
-            chunk = pending.result()
-            if chunk is None:
-                return
-            yield chunk
+            await asyncio.wait([pending], timeout=max(0.0, asked + seconds - clock()))
+            if pending.done():
+                chunk = pending.result()
+                if chunk is None:
+                    return
+                yield chunk
+                sent = clock()
+                pending = asyncio.ensure_future(anext(source, None))
+            if clock() >= asked + seconds:
+                asked = clock()
+                if (said := sign(asked - sent)) is not None:
+                    yield said
+                    sent = clock()
     finally:
-        await source.aclose()
+        with anyio.CancelScope(shield=True):
+            pending.cancel()
+            await asyncio.wait([pending])
+            await source.aclose()

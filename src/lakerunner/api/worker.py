@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from lakerunner.api.body import read_body
 from lakerunner.api.errors import error_body
+from lakerunner.api.openapi import ANY, JSON, WORKER_KEY, Body, Endpoint, Operation, Reply
 from lakerunner.api.stream import Stream, in_thread
 from lakerunner.model.errors import LakerunnerError, NotAuthenticated
 from lakerunner.query.answer import Answer
@@ -29,6 +30,14 @@ from lakerunner.query.unit import WorkUnit
 
 UNIT_MAX_BYTES = 64 << 20
 KEY_HEADER = "x-lakerunner-worker-key"
+RUN = Operation(
+    tag="internal",
+    summary="Work out a unit of a query",
+    body={JSON: Body()},
+    replies={200: Reply("Frames of rows, closed by an error or the end.", {"application/vnd.lakerunner.frames": ANY})},
+    errors=(401, 413, 422, 503),
+    security=WORKER_KEY,
+)
 _logger = logging.getLogger("lakerunner.api.worker")
 
 
@@ -42,7 +51,7 @@ class WorkerApi:
     threads: CapacityLimiter
 
     def routes(self) -> list[Route]:
-        return [Route("/internal/v1/run", self.execute, methods=["POST"])]
+        return [Endpoint("/internal/v1/run", self.execute, POST=RUN)]
 
     async def execute(self, request: Request) -> Response:
         if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), self.key):

@@ -52,3 +52,9 @@ def time_text(time_ns: int) -> str:
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     day = date.fromordinal(date(1970, 1, 1).toordinal() + days)
     return f"{day} {clock}" + (f".{fraction:09}" if fraction else "")
+
+
+def iso_time(time_ns: int) -> str:
+    """ISO 8601 in UTC with nine digits of a second, as times of rows are shown."""
+    seconds, fraction = divmod(time_ns, SECOND_NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09}Z"

@@ -34,20 +34,24 @@ def _objects(names: Sequence[str], columns: Sequence[pa.Array], rows: int) -> pa
     parts: list[Any] = []
     for name, column in zip(names, columns, strict=True):
         opening = "," if parts else "{"
-        parts += [f"{opening}{orjson.dumps(name).decode()}:", _texts(column)]
+        parts += [f"{opening}{orjson.dumps(name).decode()}:", json_texts(column)]
     return pc.binary_join_element_wise(*(_large(part) for part in parts), _large("}"), _large(""))
 
 
-def _texts(column: pa.Array) -> pa.Array:
+def json_texts(column: pa.Array) -> pa.Array:
     """The JSON of each value, `null` where there is none."""
-    if pt.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
+    column = plain_column(column)
     if pt.is_null(column.type):
         return pa.array(["null"] * len(column), _TEXT)
     write = next(write for matches, write in _WRITERS if matches(column.type))
     return pc.fill_null(_large(write(column)), "null")
+
+
+def plain_column(column: pa.Array) -> pa.Array:
+    """Without dictionary and extension type."""
+    if pt.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
 def _plain(column: pa.Array) -> pa.Array:
@@ -119,7 +123,7 @@ def _duration(months: int, days: int, ns: int) -> str:
 
 
 def _lists(column: pa.Array) -> pa.Array:
-    items = _texts(column.flatten()).to_pylist()
+    items = json_texts(column.flatten()).to_pylist()
     return _gathered(column, pc.list_value_length(column), lambda at, end: f"[{','.join(items[at:end])}]")
 
 
@@ -127,7 +131,7 @@ def _maps(column: pa.Array) -> pa.Array:
     """A key that is not a string is written as one."""
     lengths = pc.list_value_length(column.cast(pa.list_(column.type.field(0))))
     entries = column.cast(pa.list_(column.type.field(0))).flatten()
-    keys, values = (_texts(entries.field(n)).to_pylist() for n in (0, 1))
+    keys, values = (json_texts(entries.field(n)).to_pylist() for n in (0, 1))
     names = [key if key.startswith('"') else orjson.dumps(key).decode() for key in keys]
     pairs = [f"{name}:{value}" for name, value in zip(names, values, strict=True)]
     return _gathered(column, lengths, lambda at, end: f"{{{','.join(pairs[at:end])}}}")
@@ -157,7 +161,7 @@ def _large(value: str | pa.Array) -> Any:
     return pa.scalar(value, _TEXT) if isinstance(value, str) else value.cast(_TEXT)
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind))
 
 
@@ -166,7 +170,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
-    (_is_text, _strings),
+    (is_text, _strings),
     (pt.is_integer, _plain),
     (pt.is_boolean, _plain),
     (pt.is_decimal, _plain),

@@ -1,0 +1,190 @@
+"""The OpenAPI 3.1 document of a process, from what its endpoints state of themselves.
+
+An endpoint is a route with one stated operation per method, so that a method cannot be served and not be described.
+Comes in: the routes of an app. Goes out: the document behind GET /openapi.json. Its examples are real: tests send them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+Schema = Mapping[str, Any]
+Handler = Callable[[Request], Response | Awaitable[Response]]
+
+ANY: Schema = {}
+TEXT: Schema = {"type": "string"}
+BOOLEAN: Schema = {"type": "boolean"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TIME: Schema = {"type": "string", "format": "date-time"}
+JSON = "application/json"
+ERROR_REF: Schema = {"$ref": "#/components/schemas/Error"}
+_POSITION = {"type": "object", "properties": {"line": COUNT, "column": COUNT}, "required": ["line", "column"]}
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message"],
+            "properties": {
+                "kind": {"type": "string", "description": "UserError, NotAuthenticated, TooLarge, Unavailable, ..."},
+                "message": {"type": "string", "description": "what is wrong, where, and what to do"},
+                "position": {**_POSITION, "description": "where in the query, counted from 1"},
+            },
+        }
+    },
+}
+ERRORS = {
+    400: "The request is wrong, and would be wrong again. The message says what, and where.",
+    401: "No API key, or one that is not known or was revoked.",
+    403: "The key may not do this.",
+    404: "What is named is not there.",
+    406: "None of the formats in Accept is served here.",
+    413: "Past a limit, which the message names.",
+    415: "This content type or encoding is not taken.",
+    422: "What was sent cannot be read.",
+    429: "Too much at once: the same again after Retry-After seconds.",
+    500: "An internal error; the server's log has the details.",
+    503: "Something that is needed is away: the same again after Retry-After seconds.",
+}
+KEY, WORKER_KEY, OPEN = "key", "worker", ""
+_SCHEMES: dict[str, dict[str, dict[str, str]]] = {
+    KEY: {
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key (`lakerunner keys create NAME`)."},
+        "basic": {"type": "http", "scheme": "basic", "description": "The API key as the password."},
+        "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+        "api-key": {"type": "apiKey", "in": "header", "name": "api-key"},
+        "x-cardinalhq-api-key": {"type": "apiKey", "in": "header", "name": "x-cardinalhq-api-key"},
+    },
+    WORKER_KEY: {
+        "worker": {"type": "apiKey", "in": "header", "name": "x-lakerunner-worker-key"},
+    },
+    OPEN: {},
+}
+
+
+@dataclass(frozen=True)
+class Body:
+    """One form of a request's body."""
+
+    schema: Schema = field(default_factory=dict)
+    example: Any = None
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """`where`: query or path."""
+
+    name: str
+    where: str
+    schema: Schema
+    description: str
+    example: str | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """`content` by media type; none: an answer without a body."""
+
+    description: str
+    content: Mapping[str, Schema] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What one method of an endpoint does. `replies` are those it means to give, by status; `errors` the statuses of
+    the others, which come as `error_content`."""
+
+    tag: str
+    summary: str
+    replies: Mapping[int, Reply]
+    errors: tuple[int, ...] = (401, 503)
+    body: Mapping[str, Body] = field(default_factory=dict)
+    parameters: tuple[Parameter, ...] = ()
+    security: str = KEY
+    description: str = ""
+    error_content: Mapping[str, Schema] = field(default_factory=lambda: {JSON: ERROR_REF})
+
+
+class Endpoint(Route):
+    """A route that says what it is for: Endpoint("/api/v1/things", self.list, GET=Operation(...))."""
+
+    def __init__(self, path: str, handler: Handler, **operations: Operation) -> None:
+        super().__init__(path, handler, methods=list(operations))
+        self.operations = operations
+
+
+def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
+    """Of those routes that are endpoints."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        if isinstance(route, Endpoint):
+            described = {method.lower(): _operation(route, method) for method in route.operations}
+            paths.setdefault(route.path_format, {}).update(described)
+    schemes = {name: scheme for group in _SCHEMES.values() for name, scheme in group.items()}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Lakerunner",
+            "version": version("lakerunner"),
+            "description": "A telemetry lake. On loopback, a request without a key is of the default organization.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": {"Error": _ERROR}, "securitySchemes": schemes},
+    }
+
+
+def _operation(route: Endpoint, method: str) -> dict[str, Any]:
+    stated = route.operations[method]
+    replies = {str(status): _reply(reply) for status, reply in stated.replies.items()}
+    errors = {str(status): _error(status, stated) for status in sorted({*stated.errors, 500})}
+    described: dict[str, Any] = {
+        "operationId": f"{method.lower()}{route.path_format}".translate(str.maketrans("/-.", "___", "{}")),
+        "tags": [stated.tag],
+        "summary": stated.summary,
+        "security": [{name: []} for name in _SCHEMES[stated.security]],
+        "responses": errors | replies,
+    }
+    if stated.description:
+        described["description"] = stated.description
+    if stated.parameters:
+        described["parameters"] = [_parameter(one) for one in stated.parameters]
+    if stated.body:
+        described["requestBody"] = {
+            "required": True,
+            "content": {media_type: _with_example(body) for media_type, body in stated.body.items()},
+        }
+    return described
+
+
+def _reply(reply: Reply) -> dict[str, Any]:
+    content = {media_type: {"schema": dict(schema)} for media_type, schema in reply.content.items()}
+    return {"description": reply.description, **({"content": content} if content else {})}
+
+
+def _error(status: int, stated: Operation) -> dict[str, Any]:
+    return _reply(Reply(ERRORS[status], stated.error_content))
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    example = {} if one.example is None else {"example": one.example}
+    return {
+        "name": one.name,
+        "in": one.where,
+        "required": one.where == "path",
+        "description": one.description,
+        "schema": dict(one.schema),
+        **example,
+    }
+
+
+def _with_example(body: Body) -> dict[str, Any]:
+    return {"schema": dict(body.schema), **({} if body.example is None else {"example": body.example})}

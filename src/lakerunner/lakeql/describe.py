@@ -1,0 +1,117 @@
+"""The tables of LakeQL for people: every column with its type and what it means, as `\\d` and the API show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakerunner.lakeql.tables import TABLES
+
+TABLE_MEANINGS = {
+    "logs": "one row for each log record",
+    "metrics": "one row for each data point",
+    "spans": "one row for each span of a trace",
+}
+_OF_ALL = {
+    "timestamp": "when it happened, UTC, exact to the nanosecond",
+    "organization_id": "the caller's own, always",
+    "collector": "the collector it came from",
+    "service_name": "the service that sent it",
+    "flags": "as OTLP has them",
+    "scope_name": "the instrumentation scope",
+    "scope_version": "its version",
+    "scope_schema_url": "the schema of the scope",
+    "resource_schema_url": "the schema of the resource",
+    "scope_dropped_attributes": "how many attributes the scope lost before it was sent",
+    "resource_dropped_attributes": "how many attributes the resource lost before it was sent",
+    "attributes": "attributes, by key: attributes['http.route']",
+    "resource_attrs": "the resource's attributes; also called resource_attributes",
+    "scope_attrs": "the scope's attributes; also called scope_attributes",
+}
+_TRACE_IDS = {
+    "trace_id": "lower-case hexadecimal",
+    "span_id": "lower-case hexadecimal",
+}
+_DROPPED = {"dropped_attributes_count": "how many attributes were lost before it was sent"}
+COLUMN_MEANINGS: dict[str, dict[str, str]] = {
+    "logs": {
+        **_OF_ALL,
+        **_TRACE_IDS,
+        **_DROPPED,
+        "observed_timestamp": "when it was collected; may be null",
+        "severity": "text and number reconciled, upper case",
+        "severity_number": "1 to 24, as OTLP counts",
+        "severity_text": "as it came",
+        "message": "the body as text",
+        "body": "the body as typed JSON where it is not a string, else null",
+        "event_name": "the event's name, where it is one",
+        "fingerprint": "of the message's pattern: like messages have the same",
+    },
+    "metrics": {
+        **_OF_ALL,
+        "start_timestamp": "since when it counts; may be null",
+        "metric_name": "the metric's name",
+        "metric_type": "gauge, sum, histogram, exponential_histogram or summary",
+        "temporality": "cumulative, delta or null",
+        "monotonic": "of sums: whether it only grows",
+        "unit": "the metric's unit",
+        "description": "what the metric says of itself",
+        "series": "which time series the point is of",
+        "value": "the number of a gauge or sum, as a double",
+        "int_value": "the number where it came as an integer, exactly",
+        "count": "of histograms and summaries: how many values",
+        "float_count": "of Prometheus' float histograms: how many values",
+        "sum": "of the values; null where not sent",
+        "min": "the least value; null where not sent",
+        "max": "the greatest value; null where not sent",
+        "bounds": "of histograms: upper bounds of all buckets but the last, which goes to +Inf",
+        "bucket_counts": "of histograms: values in each bucket",
+        "float_bucket_counts": "of float histograms: values in each bucket",
+        "scale": "of exponential histograms",
+        "zero_count": "of exponential histograms: values about zero",
+        "float_zero_count": "of float histograms: values about zero",
+        "zero_threshold": "how far from zero is about zero",
+        "positive": "of exponential histograms: buckets above zero",
+        "negative": "of exponential histograms: buckets below zero",
+        "quantiles": "of summaries: which quantiles",
+        "quantile_values": "of summaries: their values",
+        "exemplars": "single values with their traces; empty where there are none",
+        "exemplar_trace": "the trace id of the first exemplar",
+        "reset_hint": "of Prometheus' native histograms",
+        "flags": "bit 0: no recorded value",
+        "metadata": "of the metric; null where there is none",
+    },
+    "spans": {
+        **_OF_ALL,
+        **_TRACE_IDS,
+        **_DROPPED,
+        "timestamp": "when the span began, UTC, exact to the nanosecond",
+        "end_timestamp": "when it ended; may be null",
+        "duration": "nanoseconds; null where a time is missing",
+        "name": "the operation",
+        "kind": "1 internal, 2 server, 3 client, 4 producer, 5 consumer",
+        "status_code": "0 unset, 1 ok, 2 error",
+        "status_message": "why, where it is an error",
+        "parent_span_id": "lower-case hexadecimal; null: a root",
+        "trace_state": "as W3C has it",
+        "events": "what happened within: time, name, attributes; empty if there are none",
+        "links": "to spans of other traces",
+        "dropped_events_count": "how many events were lost before it was sent",
+        "dropped_links_count": "how many links were lost before it was sent",
+    },
+}
+
+
+def described_tables() -> list[dict[str, Any]]:
+    """Name, description, aliases and columns of every table, columns as `SELECT *` gives them."""
+    return [
+        {
+            "name": name,
+            "description": TABLE_MEANINGS[name],
+            "columns": [
+                {"name": column.name, "type": column.type, "description": COLUMN_MEANINGS[name][column.name]}
+                for column in table.columns
+            ],
+            "aliases": dict(table.aliases),
+        }
+        for name, table in TABLES.items()
+    ]
