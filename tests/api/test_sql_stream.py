@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import httpx
 import pyarrow as pa
 import pytest
-from suites.scripted import FAILURE, Scripted, ScriptedEngine, events_of, sql_server
 
 from lakerunner.api import sql as sql_module
 from lakerunner.api.formats import json as json_module
@@ -22,6 +21,7 @@ from lakerunner.api.formats import sse as sse_module
 from lakerunner.api.formats.choose import FORMATS
 from lakerunner.model.time import TimeRange
 from lakerunner.query.account import Account, Missing
+from suites.scripted import FAILURE, Scripted, ScriptedEngine, events_of, sql_server
 
 HOUR = TimeRange(1_704_067_200_000_000_000, 1_704_070_800_000_000_000)
 LACKING = Account(considered=4, read=3, missing=(Missing(1, HOUR, "the store is away"),), rows=7)
@@ -114,13 +114,13 @@ def test_events_of_a_failure_end_with_the_error(url: str, answers: dict[str, Scr
 @pytest.mark.parametrize("format_", ["ndjson", "csv", "arrow"])
 def test_a_failure_on_the_way_cuts_the_response_off(url: str, answers: dict[str, Scripted], format_: str) -> None:
     answers["lines"] = Scripted([1, "fail"])
-    got = b""
+    pieces: list[bytes] = []
     with (
         pytest.raises(httpx.RemoteProtocolError),
         httpx.stream("POST", url, json={"query": "lines", "format": format_}, timeout=20) as response,
     ):
-        for piece in response.iter_bytes():
-            got += piece
+        pieces.extend(response.iter_bytes())
+    got = b"".join(pieces)
     if format_ == "ndjson":
         assert [json.loads(line) for line in got.splitlines()] == [
             {"n": 1},
@@ -229,7 +229,7 @@ def test_the_closing_word_says_what_is_missing(url: str, answers: dict[str, Scri
 
 
 def test_a_degraded_answer_says_so_in_every_format(url: str, answers: dict[str, Scripted]) -> None:
-    degraded = Account(degraded="the index is away:\nsegments as of 12:00 – older ones only")
+    degraded = Account(degraded="the index is away:\nsegments as of 12:00 \u2013 older ones only")
     answers["old"] = Scripted([degraded, 1])
     assert ask(url, "old", "json").json()["degraded"] == degraded.degraded
     assert events_of(ask(url, "old", "sse"))[-1]["degraded"] == degraded.degraded

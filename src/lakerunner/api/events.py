@@ -29,7 +29,7 @@ _EXAMPLE = {
     "Records": [
         {
             "eventName": "ObjectCreated:Put",
-            "s3": {"bucket": {"name": "lake"}, "object": {"key": "otel-raw/default/edge/logs.binpb.gz"}},
+            "s3": {"bucket": {"name": "local"}, "object": {"key": "otel-raw/default/edge/logs.binpb.gz"}},
         }
     ]
 }
