@@ -6,7 +6,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -140,27 +140,66 @@ _service(
 
 
 @cli.command(epilog=EPILOG)
-@click.argument("query")
+@click.argument("query", required=False)
 @_home
 @click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
 @click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "json", "ndjson", "csv"]),
+    type=click.Choice(["table", "json", "ndjson", "csv", "arrow", "parquet"]),
     default="table",
     show_default=True,
 )
-def sql(query: str, home: Path | None, url: str | None, key: str | None, form: str) -> None:
-    """Ask in SQL and print the answer.
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, whole or not.")
+@click.option("--file", "file", type=click.File("r", encoding="utf-8"), help="Read the query from this file.")
+@click.option("--param", multiple=True, metavar="NAME=TEXT", help="Value of $NAME; NAME:=JSON for a typed one.")
+@click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
+@click.option("--partial", is_flag=True, help="Take what can be read, name what cannot; exit code 3.")
+@click.option("--explain", is_flag=True, help="How the query would be answered, instead of the answer.")
+@click.option("--analyze", is_flag=True, help="Answer it, and show what that took.")
+def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> None:
+    """Ask in SQL and print the answer; without a QUERY, a prompt.
 
     \b
+    lakerunner sql                                              a prompt; \\? helps
     lakerunner sql "select service_name, count(*) from logs group by 1"
     lakerunner sql "select timestamp, message from logs where timestamp > now() - interval 1 hour limit 5"
-    """
-    from lakerunner.services.client import Client, print_answer
+    lakerunner sql 'select * from logs where service_name = $s' --param s=cart --format ndjson
+    lakerunner sql "select * from spans" --format parquet --output spans.parquet
+    lakerunner sql --file report.sql --format csv > report.csv
+    echo "select 1 as n" | lakerunner sql -
+    lakerunner sql --analyze "select count(*) from logs where message like '%timeout%'"
 
-    print_answer(Client.find(_settings({"home": home}), url, key).sql(query), form)
+    \b
+    Exit codes: 0 whole answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
+    """
+    from lakerunner.services.ask import Asking, ask_once, parameters
+    from lakerunner.services.client import Client, Query
+    from lakerunner.services.prompt import Prompt, edited_lines, history_path
+
+    text = _query_text(options["query"], options["file"])
+    query = Query(text or "", parameters(options["param"]), options["engine"], options["partial"])
+    prefix = "EXPLAIN ANALYZE" if options["analyze"] else "EXPLAIN" if options["explain"] else ""
+    asking = Asking(query, options["form"], options["output"], prefix)
+    client = Client.find(_settings({"home": home}, quiet=True), url, key)
+    if text is not None:
+        sys.exit(ask_once(client, asking))
+    with edited_lines(client, history_path(os.environ)):
+        Prompt(client, asking).run()
+
+
+def _query_text(query: str | None, file: TextIO | None) -> str | None:
+    """From wherever it is; None: from a prompt."""
+    if query is not None and file is not None:
+        raise click.UsageError("a QUERY and --file are both there: give one of them")
+    if query == "-":
+        return sys.stdin.read()
+    if file is not None:
+        return file.read()
+    if query is None and not sys.stdin.isatty():
+        raise click.UsageError("give a QUERY, or `-` to read it from standard input, or --file")
+    return query
 
 
 @cli.command(epilog=EPILOG)
@@ -175,13 +214,14 @@ def objects(
     home: Path | None, url: str | None, key: str | None, state: str | None, limit: int, form: str, retry: bool
 ) -> None:
     """What became of raw objects: seen (on its way), done, failed (with the reason)."""
-    from lakerunner.services.client import Client, print_objects
+    from lakerunner.services.client import Client
+    from lakerunner.services.show import show_objects
 
     client = Client.find(_settings({"home": home}), url, key)
     if retry:
         click.echo(f"{client.retry()} objects go again")
     else:
-        print_objects(client.objects(state, limit), form)
+        show_objects(client.objects(state, limit), form, sys.stdout)
 
 
 @cli.command(epilog=EPILOG)

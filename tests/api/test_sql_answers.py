@@ -70,7 +70,8 @@ def test_arrow_and_parquet_have_the_rows_and_types(url: str, expected: pa.Table)
     file = pq.ParquetFile(io.BytesIO(ask(url, "parquet").content))
     read = file.read()
     assert read.schema.names == expected.schema.names
-    assert read.drop(["nan"]).to_pylist() == expected.drop(["nan"]).to_pylist()
+    wanted = expected.drop(["nan"])
+    assert read.drop(["nan"]).cast(wanted.schema).equals(wanted)
     assert read.schema.field("timestamp").type == pa.timestamp("ns")
     assert read.schema.field("total").type == pa.decimal128(38, 0)
     assert file.metadata.num_row_groups == 1

@@ -1,35 +1,119 @@
-"""The command line's client of a running lake: finds it, asks it, prints what it says.
+"""The command line's client of a running lake: finds it and asks it.
 
 Rows come as server-sent events, which end with `done` or `error`: an answer that breaks off is an error, never short.
 """
 
 from __future__ import annotations
 
-import csv
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import httpx
 import orjson
-from rich.console import Console
-from rich.table import Table
 
 from lakerunner.api.errors import error_from
-from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+from lakerunner.model.errors import LakerunnerError, Unavailable
 from lakerunner.services.home import ADDRESS
 from lakerunner.settings import Settings
 
-_TABLE_ROWS = 10_000
+_ROW = b'data: {"type":"result","data":'
+_DEGRADED = "lakerunner-degraded"
+Row = dict[str, Any]
+OnProgress = Callable[[int, int], None]
+
+
+class Output(Protocol):
+    """Where bytes go."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def flush(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class Rows:
-    """`rows` can be read once and raises where the answer breaks off."""
+class Query:
+    """What is asked. `partial`: what cannot be read is named as missing instead of being an error."""
 
-    columns: list[str]
-    rows: Iterator[dict[str, Any]]
+    text: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    engine: str = "duckdb"
+    partial: bool = False
+
+    def body(self) -> dict[str, Any]:
+        said = {"query": self.text, "engine": self.engine, "partial": self.partial}
+        return said | ({"parameters": dict(self.parameters)} if self.parameters else {})
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The last word of an answer."""
+
+    row_count: int = 0
+    complete: bool = True
+    missing: tuple[Mapping[str, Any], ...] = ()
+    degraded: str | None = None
+
+
+class Rows:
+    """An answer as it comes: its columns, then its rows, once. `ended` is there when all rows are."""
+
+    def __init__(self, lines: Iterator[bytes], on_progress: OnProgress) -> None:
+        self.ended = Ended()
+        self._lines = lines
+        self._on_progress = on_progress
+        schema = next(self._events(), None)
+        if schema is None:
+            raise _broken_off()
+        self.columns: list[str] = schema["columns"]
+
+    def raw(self) -> Iterator[bytes]:
+        """Rows as JSON, just as they were sent. Raises where the answer breaks off."""
+        for event in self._events():
+            if isinstance(event, bytes):
+                yield event
+            else:
+                self.ended = event["ended"]
+                return
+        raise _broken_off()
+
+    def __iter__(self) -> Iterator[Row]:
+        """Rows as values; a number that is no integer keeps its digits (`Digits`)."""
+        for row in self.raw():
+            yield json.loads(row, parse_float=Digits)
+
+    def _events(self) -> Iterator[Any]:
+        """The schema, rows as bytes, and the end."""
+        for line in self._lines:
+            if line.startswith(_ROW):
+                yield line[len(_ROW) : -1]
+            elif line.startswith(b"data: "):
+                yield from self._other(orjson.loads(line[6:]))
+
+    def _other(self, event: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        match event["type"]:
+            case "schema":
+                yield {"columns": [column["name"] for column in event["columns"]]}
+            case "progress":
+                self._on_progress(event["segments_done"], event["segments_total"])
+            case "error":
+                raise error_from(event["error"])
+            case "done":
+                missing = tuple(event["missing"])
+                yield {"ended": Ended(event["row_count"], event["complete"], missing, event["degraded"])}
+
+
+class Digits(float):
+    """A number that remembers how it was written."""
+
+    def __new__(cls, text: str) -> Digits:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
 
 
 class Client:
@@ -51,10 +135,22 @@ class Client:
                 "or name a running API with --url"
             ) from None
 
-    def sql(self, query: str) -> Rows:
-        events = self._events(query)
-        first = next(events)
-        return Rows([column["name"] for column in first["columns"]], _rows(events))
+    @contextmanager
+    def sql(self, query: Query, on_progress: OnProgress = lambda _done, _total: None) -> Iterator[Rows]:
+        """Leaving the block before the end stops the query."""
+        with self._asked(query, "sse") as response, closing(_lines(response)) as lines:
+            yield Rows(lines, on_progress)
+
+    def download(self, query: Query, form: str, output: Output) -> Ended:
+        """The answer's bytes in another format than events, as the server writes them: whole, or an error."""
+        with self._asked(query, form) as response:
+            for piece in response.iter_bytes():
+                output.write(piece)
+            return Ended(degraded=response.headers.get(_DEGRADED))
+
+    def tables(self) -> list[dict[str, Any]]:
+        tables: list[dict[str, Any]] = self._json("GET", "/api/v1/sql/tables", {})["tables"]
+        return tables
 
     def objects(self, state: str | None, limit: int) -> dict[str, Any]:
         params = {"limit": str(limit), **({"state": state} if state else {})}
@@ -73,16 +169,15 @@ class Client:
         body: dict[str, Any] = orjson.loads(response.content)
         return body
 
-    def _events(self, query: str) -> Iterator[dict[str, Any]]:
-        headers = {"accept": "text/event-stream"}
+    @contextmanager
+    def _asked(self, query: Query, form: str) -> Iterator[httpx.Response]:
+        body = query.body() | {"format": form}
         try:
-            with self._http.stream("POST", "/api/v1/sql", json={"query": query}, headers=headers) as response:
+            with self._http.stream("POST", "/api/v1/sql", content=orjson.dumps(body)) as response:
                 if response.status_code != 200:
                     response.read()
                     raise _error_in(response)
-                for line in response.iter_lines():
-                    if line.startswith("data: "):
-                        yield orjson.loads(line[6:])
+                yield response
         except httpx.TransportError as error:
             raise self._away(error) from error
 
@@ -90,15 +185,16 @@ class Client:
         return Unavailable(f"the API at {self.url} cannot be reached, or broke off: {error}")
 
 
-def _rows(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for event in events:
-        if event["type"] == "result":
-            yield event["data"]
-        elif event["type"] == "error":
-            raise error_from(event["error"])
-        elif event["type"] == "done":
-            return
-    raise Unavailable("the answer broke off before its end")
+def _lines(response: httpx.Response) -> Generator[bytes]:
+    """At line feeds only: texts of rows may hold other signs that some take for the end of a line."""
+    rest = b""
+    for piece in response.iter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+
+
+def _broken_off() -> Unavailable:
+    return Unavailable("the answer broke off before its end")
 
 
 def _error_in(response: httpx.Response) -> LakerunnerError:
@@ -106,66 +202,3 @@ def _error_in(response: httpx.Response) -> LakerunnerError:
         return error_from(orjson.loads(response.content)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return Unavailable(f"the API answered {response.status_code} without saying why")
-
-
-def print_answer(answer: Rows, form: str) -> None:
-    """table, json, ndjson or csv, on standard output."""
-    _PRINTERS[form](answer)
-
-
-def print_objects(answer: dict[str, Any], form: str) -> None:
-    if form == "json":
-        _write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
-        return
-    names = ["state", "key", "size", "reason"]
-    _print_table(Rows(names, iter(answer["objects"])))
-    counts = ", ".join(f"{count} {state}" for state, count in answer["counts"].items())
-    sys.stdout.write(f"{counts}\n")
-
-
-def _print_table(answer: Rows) -> None:
-    table = Table()
-    for name in answer.columns:
-        table.add_column(name, overflow="fold")
-    count = 0
-    for row in answer.rows:
-        count += 1
-        if count > _TABLE_ROWS:
-            raise UserError(f"more than {_TABLE_ROWS} rows are no table: add a LIMIT, or use --format ndjson")
-        table.add_row(*(_cell(row.get(name)) for name in answer.columns))
-    console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(table)
-    console.print(f"{count} row{'' if count == 1 else 's'}", highlight=False)
-
-
-def _print_json(answer: Rows) -> None:
-    _write(b"[")
-    for number, row in enumerate(answer.rows):
-        _write((b",\n " if number else b"\n ") + orjson.dumps(row))
-    _write(b"\n]\n")
-
-
-def _print_ndjson(answer: Rows) -> None:
-    for row in answer.rows:
-        _write(orjson.dumps(row) + b"\n")
-
-
-def _print_csv(answer: Rows) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(answer.columns)
-    for row in answer.rows:
-        writer.writerow([_cell(row.get(name)) for name in answer.columns])
-
-
-_PRINTERS = {"table": _print_table, "json": _print_json, "ndjson": _print_ndjson, "csv": _print_csv}
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
-
-
-def _write(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.flush()

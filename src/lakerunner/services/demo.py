@@ -25,8 +25,9 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import METRICS, SIGNALS
 from lakerunner.model.source import RAW_PREFIX, SourceState
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
-from lakerunner.services.client import Client, Rows, print_answer
+from lakerunner.services.client import Client, Query
 from lakerunner.services.parts import Parts, now_ns
+from lakerunner.services.show import show_rows
 
 COLLECTOR = "demo"
 _STEP_NS = 10 * SECOND_NS
@@ -241,9 +242,9 @@ def ask(client: Client, state: Progressed, console: Console) -> bool:
     for question in QUESTIONS:
         sql = question.sql.format(until=state.until_ns)
         console.print(f"\n[bold]{question.about}[/bold]\n[dim]{sql}[/dim]", highlight=False)
-        answer = client.sql(sql)
-        rows = list(answer.rows)
-        print_answer(Rows(answer.columns, iter(rows)), "table")
+        with client.sql(Query(sql)) as answer:
+            rows = list(answer)
+        show_rows(answer.columns, rows, sys.stdout)
         if not question.right(rows, known):
             right = False
             console.print("[red]This is not what the shop wrote.[/red]")

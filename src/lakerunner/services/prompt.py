@@ -1,0 +1,168 @@
+"""The prompt of `lakerunner sql`: statements until `;`, commands with a backslash, Ctrl-C for the running query.
+
+Lines are edited and kept by readline; their history is the user's own (mode 0600).
+"""
+
+from __future__ import annotations
+
+import os
+import readline
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.services.ask import BINARY, FORMS, Asking, ask
+from lakerunner.services.client import Client
+from lakerunner.services.show import error_text, show_rows
+from lakerunner.services.statements import split_statements
+
+HISTORY_LINES = 2000
+HELP = r"""SELECT ...;       ask; a statement ends with a semicolon and may have many lines
+\d                the tables
+\d TABLE          its columns, their types and what they mean
+\format [FORMAT]  how answers are shown: table, json, ndjson or csv
+\timing           whether to say how long an answer took
+\?                this
+\q                leave (so does Ctrl-D)
+
+Ctrl-C stops the running query, or forgets what was typed. Tab completes names."""
+
+
+class Prompt:
+    def __init__(self, client: Client, asking: Asking, read: Callable[[str], str] = input) -> None:
+        self._client = client
+        self._asking = asking
+        self._read = read
+        self._timing = False
+        self._typed = ""
+        self._commands: dict[str, Callable[[str], None]] = {
+            "d": self._describe,
+            "format": self._format,
+            "timing": self._time,
+            "?": lambda _: _say(HELP),
+            "q": self._quit,
+        }
+
+    def run(self) -> None:
+        """Until the user leaves."""
+        _say(rf"Lakerunner at {self._client.url}. \? helps, \q leaves.")
+        while True:
+            try:
+                line = self._read("...> " if self._typed.strip() else "sql> ")
+                self._take(line)
+            except KeyboardInterrupt:
+                self._typed = ""
+                _say("")
+            except EOFError:
+                _say("")
+                return
+
+    def _take(self, line: str) -> None:
+        if not self._typed.strip() and line.lstrip().startswith("\\"):
+            self._command(line.strip()[1:])
+            return
+        statements, self._typed = split_statements(f"{self._typed}{line}\n")
+        for text in statements:
+            self._ask(text)
+
+    def _ask(self, text: str) -> None:
+        began = time.monotonic()
+        try:
+            ask(self._client, self._asking.about(text))
+        except LakerunnerError as error:
+            _say(error_text(error, "" if self._asking.prefix else text))
+        except KeyboardInterrupt:
+            _say("stopped")
+        if self._timing:
+            _say(f"{time.monotonic() - began:.3f} s")
+
+    def _command(self, line: str) -> None:
+        name, _, argument = line.partition(" ")
+        try:
+            if name not in self._commands:
+                raise UserError(rf"there is no \{name}: \? lists the commands")
+            self._commands[name](argument.strip().rstrip(";"))
+        except LakerunnerError as error:
+            _say(f"error: {error}")
+
+    def _describe(self, name: str) -> None:
+        tables = {table["name"]: table for table in self._client.tables()}
+        if not name:
+            show_rows(["name", "description"], list(tables.values()), sys.stdout)
+        elif name.lower() in tables:
+            show_rows(["name", "type", "description"], tables[name.lower()]["columns"], sys.stdout)
+        else:
+            near = get_close_matches(name.lower(), tables, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(tables)}"
+            raise UserError(f"there is no table {name!r}: {hint}")
+
+    def _format(self, form: str) -> None:
+        able = [one for one in FORMS if one not in BINARY]
+        if form and form not in able:
+            raise UserError(f"there is no format {form!r} here: it is one of {', '.join(able)}")
+        self._asking = replace(self._asking, form=form or self._asking.form)
+        _say(f"answers are shown as {self._asking.form}")
+
+    def _time(self, _argument: str) -> None:
+        self._timing = not self._timing
+        _say(f"timing is {'on' if self._timing else 'off'}")
+
+    def _quit(self, _argument: str) -> None:
+        raise EOFError
+
+
+def history_path(environment: Mapping[str, str]) -> Path:
+    state = environment.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "lakerunner" / "sql_history"
+
+
+@contextmanager
+def edited_lines(client: Client, history: Path) -> Iterator[None]:
+    """Line editing for `input`: history from last time, names completed by Tab."""
+    readline.set_history_length(HISTORY_LINES)
+    readline.set_completer(_Names(client).complete)
+    readline.set_completer_delims(" \t\n,;()[]=<>+-*/'\"")
+    readline.parse_and_bind("tab: complete")
+    with suppress(OSError):  # none yet
+        readline.read_history_file(history)
+    try:
+        yield
+    finally:
+        _keep(history)
+
+
+def _keep(history: Path) -> None:
+    try:
+        history.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(history, os.O_CREAT | os.O_WRONLY, 0o600))
+        readline.write_history_file(history)
+        history.chmod(0o600)
+    except OSError as error:
+        _say(f"the history could not be kept in {history}: {error.strerror}")
+
+
+class _Names:
+    """Tables and columns that begin like the word at the cursor."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: list[str] = []
+
+    def complete(self, begun: str, number: int) -> str | None:
+        if not self._known:
+            with suppress(LakerunnerError):
+                tables = self._client.tables()
+                columns = {column["name"] for table in tables for column in table["columns"]}
+                self._known = sorted({table["name"] for table in tables} | columns)
+        fitting = [name for name in self._known if name.startswith(begun.lower())]
+        return fitting[number] if number < len(fitting) else None
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
+    sys.stdout.flush()

@@ -1,0 +1,189 @@
+"""`lakerunner sql` on a terminal: a real process on a pseudo-terminal, in front of a real server."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakerunner.lakeql.tables import SPANS_TABLE
+from lakerunner.query.account import Account
+from lakerunner.services.statements import split_statements
+from servers.lake import LAKERUNNER, clean_environment
+from suites.scripted import Scripted, ScriptedEngine, sql_server
+
+SECONDS = 60
+TEXT = pa.schema([("message", pa.string())])
+
+
+class Terminal:
+    """What a person sees, and their keyboard."""
+
+    def __init__(self, arguments: list[str], home: Path) -> None:
+        ours, theirs = pty.openpty()
+        environment = clean_environment({"HOME": str(home), "TERM": "xterm", "COLUMNS": "100", "LINES": "40"})
+        environment.pop("XDG_STATE_HOME", None)
+        self._descriptor = ours
+        self.popen = subprocess.Popen(
+            [*LAKERUNNER, "sql", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._descriptor, text.encode())
+
+    def interrupt(self) -> None:
+        self.popen.send_signal(signal.SIGINT)
+
+    def wait_for(self, words: str) -> str:
+        """Until these words are on the screen; what stood before and with them, which is then forgotten."""
+        deadline = time.monotonic() + SECONDS
+        while words not in self.seen:
+            assert time.monotonic() < deadline, f"{words!r} did not come: {self.seen!r}"
+            if select.select([self._descriptor], [], [], 0.1)[0]:
+                try:
+                    piece = os.read(self._descriptor, 65536).decode(errors="replace")
+                except OSError:
+                    piece = ""
+                assert piece, f"it ended before {words!r}: {self.seen!r}"
+                self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", piece).replace("\r\n", "\n")
+        at = self.seen.index(words) + len(words)
+        before, self.seen = self.seen[:at], self.seen[at:]
+        return before
+
+    def close(self) -> None:
+        if self.popen.poll() is None:
+            self.popen.kill()
+        self.popen.wait(10)
+        os.close(self._descriptor)
+
+
+@contextmanager
+def terminal(*arguments: str, home: Path) -> Iterator[Terminal]:
+    opened = Terminal(list(arguments), home)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def engine() -> ScriptedEngine:
+    return ScriptedEngine(
+        {
+            "select 1": Scripted([1]),
+            "select\n\n2": Scripted([2]),
+            "endless": Scripted([7, Account(considered=8, read=3), "wait"]),
+            "wrong": Scripted(["fail"]),
+            "select ';'": Scripted([3]),
+            "nasty": Scripted([pa.record_batch([pa.array(["\x1b[2Jgone, \x9b"])], TEXT)], TEXT),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def url(engine: ScriptedEngine) -> Iterator[str]:
+    with sql_server(engine) as base:
+        yield base
+
+
+def test_a_session(url: str, engine: ScriptedEngine, tmp_path: Path) -> None:
+    with terminal("--url", url, home=tmp_path) as screen:
+        screen.wait_for("sql> ")
+        screen.type("select 1;\n")
+        assert "│ 1 │" in screen.wait_for("1 row\n")
+        screen.type("select\n")
+        screen.wait_for("...> ")
+        screen.type("\n2;\n")
+        assert "│ 2 │" in screen.wait_for("1 row\n")
+        screen.type("\\d\n")
+        shown = screen.wait_for("3 rows\n")
+        assert all(name in shown for name in ("logs", "metrics", "one row for each span of a trace"))
+        screen.type("\\d spans\n")
+        shown = screen.wait_for(f"{len(SPANS_TABLE.columns)} rows\n")
+        assert "parent_span_id" in shown
+        assert "0 unset, 1 ok, 2 error" in shown
+        screen.type("\\d lgos\n")
+        screen.wait_for("error: there is no table 'lgos': did you mean logs?")
+        screen.type("\\format json\n\\timing\nselect ';';\n")
+        assert '{"n":3}\n]' in screen.wait_for(" s\n")
+        screen.type("\\format arrow\n")
+        screen.wait_for("error: there is no format 'arrow' here: it is one of table, json, ndjson, csv")
+        screen.type("\\format csv\nnasty;\n")
+        screen.wait_for('"␛[2Jgone, �"')
+        screen.type("\\nope\n")
+        screen.wait_for("error: there is no \\nope")
+        screen.type("wrong;\n")
+        screen.wait_for("error: more rows than query_max_rows: add a LIMIT")
+        screen.type("\\q\n")
+        assert screen.popen.wait(20) == 0
+    history = tmp_path / ".local" / "state" / "lakerunner" / "sql_history"
+    assert history.read_text().splitlines()[:3] == ["select 1;", "select", "2;"]
+    assert history.stat().st_mode & 0o777 == 0o600
+    with terminal("--url", url, home=tmp_path) as screen:
+        screen.wait_for("sql> ")
+        screen.type("\x1b[A\x1b[A\n")  # up, up: the line before \q
+        screen.wait_for("error: more rows than query_max_rows")
+        screen.type("\x04")
+        assert screen.popen.wait(20) == 0
+
+
+def test_ctrl_c_stops_the_query_and_stays(url: str, engine: ScriptedEngine, tmp_path: Path) -> None:
+    with terminal("--url", url, home=tmp_path) as screen:
+        screen.wait_for("sql> ")
+        screen.type("endless;\n")
+        screen.wait_for("3/8")  # the bar
+        assert not engine.answers["endless"].closed.is_set()
+        screen.interrupt()
+        screen.wait_for("stopped\n")
+        assert engine.answers["endless"].closed.wait(10)
+        screen.wait_for("sql> ")
+        screen.type("select")
+        screen.wait_for("select")
+        screen.interrupt()
+        screen.wait_for("sql> ")
+        screen.type("select 1;\n")
+        assert "│ 1 │" in screen.wait_for("1 row\n")
+
+
+def test_bytes_are_not_written_to_a_terminal(url: str, tmp_path: Path) -> None:
+    with terminal("--url", url, "--format", "parquet", "select 1", home=tmp_path) as screen:
+        screen.wait_for("error: parquet is not for a terminal: name a file with --output, or pipe it on")
+        assert screen.popen.wait(20) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "whole", "rest"),
+    [
+        ("select 1;", ["select 1"], ""),
+        ("select 1; select 2; select", ["select 1", "select 2"], " select"),
+        ("select ';' ;", ["select ';'"], ""),
+        ("select 'it''s; ' ;", ["select 'it''s; '"], ""),
+        ("select ';", [], "select ';"),
+        ('select ";', [], 'select ";'),
+        ("select 1 -- ;\n", [], "select 1 -- ;\n"),
+        ("select 1 -- ;\n;", ["select 1 -- ;"], ""),
+        ("select /* ; */ 1;", ["select /* ; */ 1"], ""),
+        ("select /* ; ", [], "select /* ; "),
+        (";;", [], ""),
+        ("", [], ""),
+    ],
+)
+def test_statements_end_with_a_semicolon(typed: str, whole: list[str], rest: str) -> None:
+    assert split_statements(typed) == (whole, rest)
