@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lakerunner.api import sql as sql_module
 from lakerunner.api.formats import json as json_module
@@ -253,6 +257,52 @@ def test_partial_is_asked_for_by_default_only_where_it_can_be_said(
         assert refused.json()["error"]["message"] == (
             f"{format_} has no place to say what is missing: ask for partial answers as json or sse"
         )
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.integers(0, 99),
+        st.builds(Account, considered=st.just(9), read=st.integers(0, 9)),
+        st.just(0.002),
+        st.just("fail"),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(script=STEPS, format_=st.sampled_from(sorted(FORMATS)))
+def test_no_part_of_an_answer_looks_like_the_whole(
+    url: str, answers: dict[str, Scripted], script: list[Any], format_: str
+) -> None:
+    answers["any"] = Scripted(script)
+    rows = [{"n": step} for step in script if isinstance(step, int)]
+    try:
+        response = ask(url, "any", format_)
+    except httpx.RemoteProtocolError:
+        assert "fail" in script
+        return
+    if response.status_code != 200:
+        assert (response.status_code, "fail" in script) == (413, True)
+        return
+    if format_ == "sse":
+        events = [event for event in events_of(response) if event["type"] not in ("progress", "heartbeat")]
+        assert kinds_of(events).count("done") + kinds_of(events).count("error") == 1
+        assert events[-1]["type"] == ("error" if "fail" in script else "done")
+        if "fail" in script:
+            return
+    assert "fail" not in script
+    assert READ[format_](response) == rows
+
+
+READ: dict[str, Callable[[httpx.Response], list[dict[str, int]]]] = {
+    "json": lambda response: response.json()["rows"],
+    "ndjson": lambda response: [json.loads(line) for line in response.text.splitlines()],
+    "csv": lambda response: [{"n": int(line)} for line in response.text.splitlines()[1:]],
+    "arrow": lambda response: pa.ipc.open_stream(response.content).read_all().to_pylist(),
+    "parquet": lambda response: pq.read_table(io.BytesIO(response.content)).to_pylist(),
+    "sse": lambda response: [event["data"] for event in events_of(response) if event["type"] == "result"],
+}
 
 
 def test_one_query_more_than_may_run_is_turned_away_and_slots_come_back(

@@ -82,7 +82,8 @@ def _written(client: Client, query: Query, asking: Asking) -> Ended:
     apart = asking.form == "table" or asking.output is not None or not sys.stdout.isatty()
     with progress_bar(apart and sys.stderr.isatty()) as on_progress, client.sql(query, on_progress) as answer:
         if asking.form == "table":
-            (show_plan if asking.prefix else show_table)(answer, sys.stdout)
+            explained = query.text.lstrip()[:7].lower() == "explain"
+            (show_plan if explained else show_table)(answer, sys.stdout)
         else:
             with _opened(asking.output) as output:
                 (show_json if asking.form == "json" else show_ndjson)(answer, output)
