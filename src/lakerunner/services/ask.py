@@ -25,7 +25,8 @@ from lakerunner.services.show import (
     show_json,
     show_ndjson,
     show_plan,
-    show_table,
+    show_rows,
+    table_rows,
     warn,
 )
 
@@ -78,16 +79,27 @@ def _written(client: Client, query: Query, asking: Asking) -> Ended:
     if asking.form in _SERVED:
         with _opened(asking.output) as output:
             return client.download(query, asking.form, output)
+    if asking.form == "table":
+        return _tabled(client, query)
     # Rows that are printed as they come leave no place for a bar on the same terminal.
-    apart = asking.form == "table" or asking.output is not None or not sys.stdout.isatty()
-    with progress_bar(apart and sys.stderr.isatty()) as on_progress, client.sql(query, on_progress) as answer:
-        if asking.form == "table":
-            explained = query.text.lstrip()[:7].lower() == "explain"
-            (show_plan if explained else show_table)(answer, sys.stdout)
-        else:
-            with _opened(asking.output) as output:
-                (show_json if asking.form == "json" else show_ndjson)(answer, output)
+    apart = asking.output is not None or not sys.stdout.isatty()
+    show = show_json if asking.form == "json" else show_ndjson
+    with (
+        _opened(asking.output) as output,
+        progress_bar(apart and sys.stderr.isatty()) as on_progress,
+        client.sql(query, on_progress) as answer,
+    ):
+        show(answer, output)
         return answer.ended
+
+
+def _tabled(client: Client, query: Query) -> Ended:
+    """Printed when all rows are there and the bar is gone."""
+    with progress_bar(sys.stderr.isatty()) as on_progress, client.sql(query, on_progress) as answer:
+        rows = table_rows(answer)
+    show = show_plan if query.text.lstrip()[:7].lower() == "explain" else show_rows
+    show(answer.columns, rows, sys.stdout)
+    return answer.ended
 
 
 @contextmanager

@@ -30,29 +30,31 @@ _DRAWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} 
 }
 
 
-def show_table(answer: Rows, output: TextIO) -> None:
+def table_rows(answer: Rows) -> list[Row]:
+    """All of them, for a table; UserError if they are too many for one."""
     rows: list[Row] = []
     for row in answer:
         if len(rows) == TABLE_ROWS:
             raise UserError(f"more than {TABLE_ROWS} rows are no table: add a LIMIT, or use --format ndjson")
         rows.append(row)
-    show_rows(answer.columns, rows, output)
+    return rows
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Row], output: TextIO) -> None:
     console = Console(file=output, width=None if output.isatty() else _PAGE_COLUMNS)
     cells = [[_cell(row.get(name)) for name in columns] for row in rows]
     if _fits(columns, cells, console.width):
-        console.print(_table(columns, cells))
+        numeric = [all(_is_number(row.get(name)) for row in rows) for name in columns]
+        console.print(_table(columns, cells, numeric))
     else:
         _show_one_by_one(console, columns, cells)
     console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", highlight=False)
 
 
-def show_plan(answer: Rows, output: TextIO) -> None:
+def show_plan(columns: Sequence[str], rows: Sequence[Row], output: TextIO) -> None:
     """Rows of one text column, as plain lines."""
-    for row in answer:
-        output.write("".join(f"{_cell(row[name])}\n" for name in answer.columns))
+    for row in rows:
+        output.write("".join(f"{_cell(row[name])}\n" for name in columns))
 
 
 def show_json(answer: Rows, output: Output) -> None:
@@ -108,10 +110,10 @@ def progress_bar(shown: bool) -> Iterator[OnProgress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _table(columns: Iterable[str], cells: Iterable[list[str]]) -> Table:
+def _table(columns: Sequence[str], cells: Iterable[list[str]], numeric: Sequence[bool]) -> Table:
     table = Table()
-    for name in columns:
-        table.add_column(Text(drawn(name)), overflow="fold")
+    for name, right in zip(columns, numeric, strict=True):
+        table.add_column(Text(drawn(name)), overflow="fold", justify="right" if right else "left")
     for row in cells:
         table.add_row(*map(Text, row))
     return table
@@ -134,6 +136,10 @@ def _fits(columns: Sequence[str], cells: Sequence[list[str]], width: int) -> boo
         for place, name in enumerate(columns)
     ]
     return sum(min(wide, _NARROW) + 3 for wide in widest) < width
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _cell(value: Any) -> str:
