@@ -144,8 +144,11 @@ class Client:
     def download(self, query: Query, form: str, output: Output) -> Ended:
         """The answer's bytes in another format than events, as the server writes them: whole, or an error."""
         with self._asked(query, form) as response:
-            for piece in response.iter_bytes():
-                output.write(piece)
+            try:
+                for piece in response.iter_bytes():
+                    output.write(piece)
+            except httpx.RemoteProtocolError as error:
+                raise Unavailable(f"the query failed on its way, {form} is cut off: ndjson would say why") from error
             return Ended(degraded=response.headers.get(_DEGRADED))
 
     def tables(self) -> list[dict[str, Any]]:
