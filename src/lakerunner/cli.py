@@ -176,7 +176,6 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
     """
     from lakerunner.services.ask import Asking, ask_once, parameters
     from lakerunner.services.client import Client, Query
-    from lakerunner.services.prompt import Prompt, edited_lines, history_path
 
     text = _query_text(options["query"], options["file"])
     query = Query(text or "", parameters(options["param"]), options["engine"], options["partial"])
@@ -185,6 +184,8 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
     client = Client.find(_settings({"home": home}, quiet=True), url, key)
     if text is not None:
         sys.exit(ask_once(client, asking))
+    from lakerunner.services.prompt import Prompt, edited_lines, history_path
+
     with edited_lines(client, history_path(os.environ)):
         Prompt(client, asking).run()
 
