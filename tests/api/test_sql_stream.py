@@ -175,24 +175,38 @@ def test_an_answer_without_rows_has_its_columns(url: str, answers: dict[str, Scr
         assert kinds_of(events_of(response)) == ["schema", "done"]
 
 
+def events_as_they_come(url: str, query: str) -> Iterator[dict[str, Any]]:
+    with httpx.stream("POST", url, json={"query": query, "format": "sse"}, timeout=60) as response:
+        for line in response.iter_lines():
+            if line:
+                yield json.loads(line.removeprefix("data: "))
+
+
 def test_a_silent_query_sends_heartbeats(
     url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse_module, "HEARTBEAT_SECONDS", 0.1)
     answers["slow"] = Scripted(["wait", 5])
-    threading.Timer(0.5, answers["slow"].go.set).start()
-    kinds = kinds_of(events_of(ask(url, "slow", "sse")))
-    assert kinds.count("heartbeat") >= 2
+    kinds: list[str] = []
+    for event in events_as_they_come(url, "slow"):
+        kinds.append(event["type"])
+        if kinds.count("heartbeat") == 3:
+            answers["slow"].go.set()
     assert [kind for kind in kinds if kind != "heartbeat"] == ["schema", "result", "done"]
+    assert kinds[1:4] == ["heartbeat"] * 3
 
 
 def test_progress_is_told_when_it_changes_and_not_after_the_end(
     url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse_module, "PROGRESS_SECONDS", 0.05)
+    monkeypatch.setattr(sse_module, "PROGRESS_SECONDS", 0.02)
     steps = [Account(considered=10, pruned={"time": 2}), Account(considered=10, pruned={"time": 2}, read=4)]
-    answers["long"] = Scripted([steps[0], 0.4, 1, steps[1], 0.4, 2])
-    events = events_of(ask(url, "long", "sse"))
+    answers["long"] = Scripted([steps[0], "wait", 0.2, 1, steps[1], "wait", 2])
+    events = []
+    for event in events_as_they_come(url, "long"):
+        events.append(event)
+        if event["type"] == "progress":
+            answers["long"].go.set()
     told = [(e["segments_done"], e["segments_total"]) for e in events if e["type"] == "progress"]
     assert told == [(2, 10), (6, 10)]
     assert kinds_of(events) == ["schema", "progress", "result", "progress", "result", "done"]
@@ -306,14 +320,15 @@ READ: dict[str, Callable[[httpx.Response], list[dict[str, int]]]] = {
 
 
 def test_one_query_more_than_may_run_is_turned_away_and_slots_come_back(
-    url: str, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
+    url: str, engine: ScriptedEngine, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql_module, "QUEUE_SECONDS", 0.3)
     answers.update({"a": Scripted(["wait"]), "b": Scripted(["wait"]), "c": Scripted([3])})
     running = [threading.Thread(target=ask, args=(url, name, "json")) for name in "ab"]
     for thread in running:
         thread.start()
-    time.sleep(0.3)
+    while len(engine.asked) < 2:
+        time.sleep(0.01)
     refused = ask(url, "c", "json")
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "2"

@@ -45,6 +45,11 @@ class Terminal:
         os.close(theirs)
         self.seen = ""
 
+    def enter(self, line: str, prompt: str = "sql> ") -> None:
+        """At the prompt, not before: what is typed between two lines is not for readline."""
+        self.wait_for(prompt)
+        self.type(f"{line}\n")
+
     def type(self, text: str) -> None:
         os.write(self._descriptor, text.encode())
 
@@ -105,49 +110,50 @@ def url(engine: ScriptedEngine) -> Iterator[str]:
 
 def test_a_session(url: str, engine: ScriptedEngine, tmp_path: Path) -> None:
     with terminal("--url", url, home=tmp_path) as screen:
-        screen.wait_for("sql> ")
-        screen.type("select 1;\n")
+        screen.enter("select 1;")
         assert "│ 1 │" in screen.wait_for("1 row\n")
-        screen.type("select\n")
-        screen.wait_for("...> ")
-        screen.type("\n2;\n")
+        screen.enter("select")
+        screen.enter("", "...> ")
+        screen.enter("2;", "...> ")
         assert "│ 2 │" in screen.wait_for("1 row\n")
-        screen.type("\\d\n")
+        screen.enter("\\d")
         shown = screen.wait_for("3 rows\n")
         assert all(name in shown for name in ("logs", "metrics", "one row for each span of a trace"))
-        screen.type("\\d spans\n")
+        screen.enter("\\d spans")
         shown = screen.wait_for(f"{len(SPANS_TABLE.columns)} rows\n")
         assert "parent_span_id" in shown
         assert "0 unset, 1 ok, 2 error" in shown
-        screen.type("\\d lgos\n")
+        screen.enter("\\d lgos")
         screen.wait_for("error: there is no table 'lgos': did you mean logs?")
-        screen.type("\\format json\n\\timing\nselect ';';\n")
+        screen.enter("\\format json")
+        screen.enter("\\timing")
+        screen.enter("select ';';")
         assert '{"n":3}\n]' in screen.wait_for(" s\n")
-        screen.type("\\format arrow\n")
+        screen.enter("\\format arrow")
         screen.wait_for("error: there is no format 'arrow' here: it is one of table, json, ndjson, csv")
-        screen.type("\\format csv\nnasty;\n")
+        screen.enter("\\format csv")
+        screen.enter("nasty;")
         screen.wait_for('"␛[2Jgone, �"')
-        screen.type("\\nope\n")
+        screen.enter("\\nope")
         screen.wait_for("error: there is no \\nope")
-        screen.type("wrong;\n")
+        screen.enter("wrong;")
         screen.wait_for("error: more rows than query_max_rows: add a LIMIT")
-        screen.type("\\q\n")
-        assert screen.popen.wait(20) == 0
+        screen.enter("\\q")
+        assert screen.popen.wait(SECONDS) == 0
     history = tmp_path / ".local" / "state" / "lakerunner" / "sql_history"
     assert history.read_text().splitlines()[:3] == ["select 1;", "select", "2;"]
     assert history.stat().st_mode & 0o777 == 0o600
     with terminal("--url", url, home=tmp_path) as screen:
-        screen.wait_for("sql> ")
-        screen.type("\x1b[A\x1b[A\n")  # up, up: the line before \q
+        screen.enter("\x1b[A\x1b[A")  # up, up: the line before \q
         screen.wait_for("error: more rows than query_max_rows")
+        screen.wait_for("sql> ")
         screen.type("\x04")
-        assert screen.popen.wait(20) == 0
+        assert screen.popen.wait(SECONDS) == 0
 
 
 def test_ctrl_c_stops_the_query_and_stays(url: str, engine: ScriptedEngine, tmp_path: Path) -> None:
     with terminal("--url", url, home=tmp_path) as screen:
-        screen.wait_for("sql> ")
-        screen.type("endless;\n")
+        screen.enter("endless;")
         screen.wait_for("3/8")  # the bar
         assert not engine.answers["endless"].closed.is_set()
         screen.interrupt()
@@ -157,15 +163,14 @@ def test_ctrl_c_stops_the_query_and_stays(url: str, engine: ScriptedEngine, tmp_
         screen.type("select")
         screen.wait_for("select")
         screen.interrupt()
-        screen.wait_for("sql> ")
-        screen.type("select 1;\n")
+        screen.enter("select 1;")
         assert "│ 1 │" in screen.wait_for("1 row\n")
 
 
 def test_bytes_are_not_written_to_a_terminal(url: str, tmp_path: Path) -> None:
     with terminal("--url", url, "--format", "parquet", "select 1", home=tmp_path) as screen:
         screen.wait_for("error: parquet is not for a terminal: name a file with --output, or pipe it on")
-        assert screen.popen.wait(20) == 1
+        assert screen.popen.wait(SECONDS) == 1
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ Step = int | str | float | Account | pa.RecordBatch
 @dataclass
 class Scripted:
     """An answer that goes through its script: a row with this number, a batch, `fail`, `wait` (until it is closed or
-    `go` is set), `bug`, so many seconds, or from here on this account."""
+    `go` is set, which is then cleared), `bug`, so many seconds, or from here on this account."""
 
     script: list[Step]
     schema: pa.Schema = SCHEMA
@@ -50,6 +50,7 @@ class Scripted:
                 case "wait":
                     while not (self.closed.is_set() or self.go.wait(0.01)):
                         pass
+                    self.go.clear()
                 case Account():
                     self.account = step
                 case float():
