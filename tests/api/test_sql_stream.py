@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakerunner.api import sql as sql_module
 from lakerunner.api.formats import json as json_module
 from lakerunner.api.formats import parquet as parquet_module
 from lakerunner.api.formats import sse as sse_module
@@ -317,27 +314,6 @@ READ: dict[str, Callable[[httpx.Response], list[dict[str, int]]]] = {
     "parquet": lambda response: pq.read_table(io.BytesIO(response.content)).to_pylist(),
     "sse": lambda response: [event["data"] for event in events_of(response) if event["type"] == "result"],
 }
-
-
-def test_one_query_more_than_may_run_is_turned_away_and_slots_come_back(
-    url: str, engine: ScriptedEngine, answers: dict[str, Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sql_module, "QUEUE_SECONDS", 0.3)
-    answers.update({"a": Scripted(["wait"]), "b": Scripted(["wait"]), "c": Scripted([3])})
-    running = [threading.Thread(target=ask, args=(url, name, "json")) for name in "ab"]
-    for thread in running:
-        thread.start()
-    while len(engine.asked) < 2:
-        time.sleep(0.01)
-    refused = ask(url, "c", "json")
-    assert refused.status_code == 503
-    assert refused.headers["retry-after"] == "2"
-    assert "query_concurrency" in refused.json()["error"]["message"]
-    for name in "ab":
-        answers[name].go.set()
-    for thread in running:
-        thread.join(10)
-    assert ask(url, "c", "json").json()["rows"] == [{"n": 3}]
 
 
 def test_a_json_answer_past_its_bound_is_refused(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql import SqlApi
 from lakerunner.model.errors import TooLarge
@@ -80,7 +80,8 @@ class ScriptedEngine:
 def sql_server(engine: Any, organization: Any = DEFAULT_ORGANIZATION, now_ns: Any = time.time_ns) -> Iterator[str]:
     """The base URL of an API with this engine, for one organization, two queries at once."""
     authenticator = Authenticator({}.get, organization)
-    api = SqlApi(engine, authenticator, now_ns, asyncio.Semaphore(2))
+    limits = QueryLimits(Capacity(2, 1000.0, 2, queue_seconds=10.0), time.monotonic)
+    api = SqlApi(engine, authenticator, now_ns, limits)
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
     server.start()
     try:

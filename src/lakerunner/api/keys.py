@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_json
+from lakerunner.api.openapi import JSON, TEXT, Body, Endpoint, Operation, Parameter, Reply, Schema
 from lakerunner.index.keys import ApiKey, Keys
 from lakerunner.model.caller import Role, in_order, roles_named
 from lakerunner.model.errors import UserError
@@ -27,6 +28,67 @@ from lakerunner.model.time import SECOND_NS, duration_ns
 BODY_MAX_BYTES = 64 << 10
 GRACE = "24h"
 _NO_STORE = {"cache-control": "no-store"}
+_ROLES: Schema = {"type": "array", "items": {"type": "string", "enum": [role.value for role in Role]}}
+_SECRET: Schema = {
+    "type": "object",
+    "required": ["name", "secret"],
+    "properties": {"name": TEXT, "roles": _ROLES, "secret": {"type": "string", "description": "shown only here"}},
+}
+_NAME = Parameter("name", "path", TEXT, "the key's name", "grafana")
+LIST = Operation(
+    tag="keys",
+    summary="The organization's keys, without their secrets",
+    replies={
+        200: Reply(
+            "The keys.",
+            {
+                JSON: {
+                    "type": "object",
+                    "required": ["keys"],
+                    "properties": {"keys": {"type": "array", "items": {"type": "object"}}},
+                }
+            },
+        )
+    },
+    errors=(401, 403, 503),
+)
+CREATE = Operation(
+    tag="keys",
+    summary="Make a key",
+    body={
+        JSON: Body(
+            {
+                "type": "object",
+                "required": ["name", "roles"],
+                "additionalProperties": False,
+                "properties": {"name": TEXT, "roles": _ROLES},
+            },
+            {"name": "grafana", "roles": ["read"]},
+        )
+    },
+    replies={201: Reply("The key and its secret.", {JSON: _SECRET})},
+    errors=(400, 401, 403, 409, 413, 503),
+)
+ROTATE = Operation(
+    tag="keys",
+    summary="Give a key a new secret; the old one lives on for a grace",
+    parameters=(_NAME,),
+    body={
+        JSON: Body(
+            {"type": "object", "additionalProperties": False, "properties": {"grace": TEXT}},
+            {"grace": GRACE},
+        )
+    },
+    replies={200: Reply("The new secret.", {JSON: _SECRET})},
+    errors=(400, 401, 403, 404, 409, 413, 503),
+)
+REVOKE = Operation(
+    tag="keys",
+    summary="End a key",
+    parameters=(_NAME,),
+    replies={204: Reply("It is refused from now on.")},
+    errors=(401, 403, 404, 503),
+)
 
 
 @dataclass(frozen=True)
@@ -39,10 +101,10 @@ class KeysApi:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/api/v1/keys", self.list, methods=["GET"]),
-            Route("/api/v1/keys", self.create, methods=["POST"]),
-            Route("/api/v1/keys/{name}/rotate", self.rotate, methods=["POST"]),
-            Route("/api/v1/keys/{name}", self.revoke, methods=["DELETE"]),
+            Endpoint("/api/v1/keys", self.list, GET=LIST),
+            Endpoint("/api/v1/keys", self.create, POST=CREATE),
+            Endpoint("/api/v1/keys/{name}/rotate", self.rotate, POST=ROTATE),
+            Endpoint("/api/v1/keys/{name}", self.revoke, DELETE=REVOKE),
         ]
 
     async def list(self, request: Request) -> Response:

@@ -47,6 +47,7 @@ ERRORS = {
     403: "The key may not do this.",
     404: "What is named is not there.",
     406: "None of the formats in Accept is served here.",
+    409: "Someone else was first, or it is there already.",
     413: "Past a limit, which the message names.",
     415: "This content type or encoding is not taken.",
     422: "What was sent cannot be read.",
