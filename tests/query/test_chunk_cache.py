@@ -233,6 +233,28 @@ class TestStatistics:
         assert account.row_groups_pruned["statistics"] >= account.row_groups - len(SERVICES)
 
 
+class TestBlooms:
+    @pytest.mark.parametrize("way", ["fetched", "linked"])
+    def test_a_trace_reads_the_row_group_that_has_it(
+        self, way: str, lake: RealLake, asking: Asking, linked: Asking
+    ) -> None:
+        """Logs are not sorted by it: bounds say nothing."""
+        path = lake.store.root / lake.segments[1].path
+        traces, messages = pq.read_table(path, columns=["trace_id", "message"]).columns
+        scan = replace(LOGS, ids=("trace_id",), conditions=(Equals("trace_id", (traces[5000].as_py().hex(), "00")),))
+        sql = f"SELECT message FROM s WHERE \"{id_column('s', 'trace_id')}\" = from_hex('{traces[5000].as_py().hex()}')"
+        found, account = (asking if way == "fetched" else linked).ask(scan, sql, lake.segments)
+        assert found.to_pydict() == {"message": [messages[5000].as_py()]}
+        assert account.row_groups_pruned["bloom filter"] >= account.row_groups - 4  # one in a hundred is taken for it
+        assert account.pruned.get("bloom filter", 0) + account.read == 3
+        if way == "fetched":
+            assert account.bytes_fetched == sum(length for _, _, length in lake.store.reads)
+            assert account.bytes_fetched < sum(segment.bytes for segment in lake.segments) / 4
+            lake.store.reads.clear()
+            assert asking.ask(scan, sql, lake.segments)[0].equals(found)
+            assert lake.store.reads == []
+
+
 class TestBounds:
     def test_sparse_files_go_when_there_is_no_room(self, lake: RealLake, asking: Asking, tmp_path: Path) -> None:
         asking.ask(replace(LOGS, columns=("severity",)), "SELECT count(severity) FROM s", lake.segments[:1])

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import logging
 import mmap
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -27,17 +29,21 @@ from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.objects.store import ObjectStore
 from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
+from lakerunner.query.blooms import NEUTRAL, hash_of, may_hold
 from lakerunner.query.files import CachedFile, Files, StoredObject
 from lakerunner.query.footers import Footer, Footers, footer_bytes, read_footer
 from lakerunner.query.held import Held, HeldFile
 from lakerunner.query.own_directory import OwnDirectory
 from lakerunner.query.prune import (
+    BLOOM_FILTER,
     STATISTICS,
     TEXT_INDEX,
     TextFindings,
     Wanted,
     asks_text_index,
     find_texts,
+    ids_asked_for,
+    left_out,
     wanted_groups,
 )
 from lakerunner.query.scan import stored_columns
@@ -47,10 +53,18 @@ _GLOB_SIGNS = "*?["
 _SMALL = 256 << 10  # a segment that is fetched whole at once
 _TAIL_LEAST = 64 << 10
 _CHUNK_IN_FOOTER = 160  # bytes, about
-# A bloom filter that rules nothing out: DuckDB reads those of all row groups, also of those it is told to leave out.
-# The header (32 bytes, block, xxhash, uncompressed) in Thrift's compact protocol, and one block with all bits set.
-NEUTRAL_BLOOM = bytes.fromhex("15401c1c00001c1c00001c1c000000") + b"\xff" * 32
+_LAST_WORD = (BLOOM_FILTER, TEXT_INDEX, STATISTICS)
 _logger = logging.getLogger("lakerunner.query.cache")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One segment that was looked into; `reasons` are what leaves row groups out."""
+
+    segment: Segment
+    file: CachedFile
+    footer: Footer
+    reasons: dict[int, str]
 
 
 @dataclass(frozen=True)
@@ -120,12 +134,17 @@ class _Holding:
         texts = self._texts(segments)
         alive = [segment for segment in segments if segment.id not in texts or texts[segment.id].alive]
         self._pruned[TEXT_INDEX] += len(segments) - len(alive)
+        looks = [
+            _Look(segment, file, footer, left_out(self._scan, segment, footer, texts.get(segment.id)))
+            for segment, file, footer in self._footers_of(alive)
+        ]
+        self._ask_blooms(looks)
         needed = []
-        for segment, file, footer in self._footers_of(alive):
-            wanted = wanted_groups(self._scan, segment, footer, texts.get(segment.id))
-            self._count(footer, wanted)
+        for look in looks:
+            wanted = wanted_groups(look.footer.groups, look.reasons)
+            self._count(look.footer, wanted)
             if wanted.groups:
-                needed.append(self._chunks(segment, file, footer, wanted.groups))
+                needed.append(self._chunks(look, wanted.groups))
         self._check_fits((one.file, one.bytes) for one in needed)
         self._needed += [(one.file, one.spans) for one in needed]
         self._want([(one.file, one.spans) for one in needed])
@@ -189,9 +208,36 @@ class _Holding:
             self._files.forget(file)
             raise
 
+    # Bloom filters
+
+    def _ask_blooms(self, looks: list[_Look]) -> None:
+        """Of the row groups that are left, where an id is asked for."""
+        for column, ids in ids_asked_for(self._scan).items():
+            hashes = [hash_of(one) for one in ids]
+            asked = []
+            for look in looks:
+                left = [group for group in range(look.footer.groups) if group not in look.reasons]
+                blooms = {group: place for group in left if (place := look.footer.bloom(column, group))}
+                if blooms:
+                    asked.append((look, self._bloom_file(look), blooms))
+            self._needed += [(file, list(blooms.values())) for _, file, blooms in asked]
+            self._want([(file, list(blooms.values())) for _, file, blooms in asked])
+            for look, file, blooms in asked:
+                with file.path.open("rb", buffering=0) as opened:
+                    read = partial(_read_at, opened.fileno())
+                    held = {group for group, place in blooms.items() if may_hold(read, place, hashes)}
+                look.reasons.update(dict.fromkeys(blooms.keys() - held, BLOOM_FILTER))
+
+    def _bloom_file(self, look: _Look) -> CachedFile:
+        """In a file with holes that DuckDB reads, others may stand in their place."""
+        if look.file.whole:
+            return look.file
+        return self._files.hold(self._held, replace(look.file.object, name=f"{look.file.object.name}.blooms"))
+
     # Column chunks
 
-    def _chunks(self, segment: Segment, file: CachedFile, footer: Footer, groups: list[Span]) -> _Needed:
+    def _chunks(self, look: _Look, groups: list[Span]) -> _Needed:
+        segment, file, footer = look.segment, look.file, look.footer
         rows = tuple((footer.rows[first][0], footer.rows[end - 1][1]) for first, end in groups)
         everything = groups == [(0, footer.groups)]
         columns = stored_columns(self._scan, segment)
@@ -203,7 +249,7 @@ class _Holding:
             spans = [(0, segment.bytes)]
         else:
             blooms = [bloom for column in columns for bloom in footer.blooms(column)]
-            spans += self._files.fill(file, blooms, NEUTRAL_BLOOM)
+            spans += self._files.fill(file, blooms, NEUTRAL)
         return _Needed(segment, file, None if everything else rows, spans, bytes_)
 
     def _check_fits(self, needed: Iterable[tuple[CachedFile, int]]) -> None:
@@ -224,7 +270,8 @@ class _Holding:
         self._groups += footer.groups
         self._groups_pruned.update(wanted.pruned)
         if not wanted.groups:
-            self._pruned[TEXT_INDEX if TEXT_INDEX in wanted.pruned else STATISTICS] += 1
+            # By what left out the last of its row groups.
+            self._pruned[next(reason for reason in _LAST_WORD if reason in wanted.pruned)] += 1
 
     def _account(self, read: int) -> Account:
         return Account(
@@ -239,6 +286,10 @@ class _Holding:
 
 def _object(segment: Segment, kind: str, bytes_: int) -> StoredObject:
     return StoredObject(f"{segment.organization}_{segment.id}.{kind}", segment.side_path(kind), bytes_)
+
+
+def _read_at(descriptor: int, start: int, length: int) -> bytes:
+    return os.pread(descriptor, length, start)
 
 
 def _tail(segment: Segment) -> int:

@@ -72,11 +72,17 @@ class Footer:
         return [list(of_group) for of_group in zip(*leaves, strict=True)] if leaves else [[]] * self.groups
 
     def blooms(self, column: str) -> list[Span]:
-        """The column's bloom filters."""
+        """The column's bloom filters, in all row groups and parts."""
         if column not in self._blooms:
             chunks = [self._chunk(group, leaf) for leaf in self._leaves.get(column, ()) for group in range(self.groups)]
             self._blooms[column] = [_bloom(chunk) for chunk in chunks if chunk.bloom_filter_offset is not None]
         return self._blooms[column]
+
+    def bloom(self, column: str, group: int) -> Span | None:
+        """The filter of a column without parts."""
+        leaf = self._paths.get(column)
+        chunk = None if leaf is None else self._chunk(group, leaf)
+        return None if chunk is None or chunk.bloom_filter_offset is None else _bloom(chunk)
 
     def bounds(self, path: str) -> list[Bounds] | None:
         """Of each row group, by the path of a column or of a part of one; None if the file has no such."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from lakerunner.lakeql.tables import Kind, table_of_signal
@@ -24,7 +24,7 @@ from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present
 from lakerunner.query.footers import Bounds, Footer
 from lakerunner.query.spans import Span, fewer, joined, without
 
-TEXT_INDEX, STATISTICS = "text index", "statistics"
+TEXT_INDEX, STATISTICS, BLOOM_FILTER = "text index", "statistics", "bloom filter"
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
 _MOST_RANGES = 16  # of one file: each costs DuckDB time in every row
 _LITERAL_LEAST = 3  # bytes: a trigram's
@@ -79,8 +79,8 @@ def find_texts(scan: Scan, index: memoryview) -> TextFindings:
     return TextFindings(groups, frozenset(alive), tuple(strings))
 
 
-def wanted_groups(scan: Scan, segment: Segment, footer: Footer, texts: TextFindings | None) -> Wanted:
-    """`texts` None: nothing is known from the text index."""
+def left_out(scan: Scan, segment: Segment, footer: Footer, texts: TextFindings | None) -> dict[int, str]:
+    """The row groups that hold no wanted row, and what says so. `texts` None: the text index says nothing."""
     known = _Known(segment, footer)
     reasons: dict[int, str] = {}
     for group in range(footer.groups):
@@ -88,10 +88,26 @@ def wanted_groups(scan: Scan, segment: Segment, footer: Footer, texts: TextFindi
             reasons[group] = STATISTICS
         elif texts and texts.groups == footer.groups and not _may_have_texts(texts, known, group):
             reasons[group] = TEXT_INDEX
-    alive = joined((group, group + 1) for group in range(footer.groups) if group not in reasons)
-    groups = fewer(alive, _MOST_RANGES)
-    left_out = without([(0, footer.groups)], groups)
-    return Wanted(groups, dict(Counter(reasons[group] for first, end in left_out for group in range(first, end))))
+    return reasons
+
+
+def wanted_groups(groups: int, reasons: Mapping[int, str]) -> Wanted:
+    """Of so many row groups those that nothing leaves out, and some between them where they are too scattered."""
+    wanted = fewer(joined((group, group + 1) for group in range(groups) if group not in reasons), _MOST_RANGES)
+    rest = without([(0, groups)], wanted)
+    return Wanted(wanted, dict(Counter(reasons[group] for first, end in rest for group in range(first, end))))
+
+
+def ids_asked_for(scan: Scan) -> dict[str, list[bytes]]:
+    """By column the ids one of which a wanted row has, for bloom filters."""
+    columns = table_of_signal(scan.signal).named()
+    found = {}
+    for condition in scan.conditions:
+        if isinstance(condition, Equals) and isinstance(condition.column, str) and condition.column in columns:
+            column = columns[condition.column]
+            if column.kind is Kind.ID and all(map(_ID.fullmatch, condition.values)):
+                found[column.name] = [bytes.fromhex(value) for value in condition.values]
+    return found
 
 
 def _may_have_texts(texts: TextFindings, known: _Known, group: int) -> bool:
