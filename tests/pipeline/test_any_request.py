@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from hashlib import sha256
+from operator import add
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,7 @@ from otlp_oracle import COLLECTOR, MODIFIED_NS, ORGANIZATION, Row, raw_of
 from otlp_random import add_pairs, thorough
 
 from lakerunner.lakeql.tables import LOGS_TABLE, METRICS_TABLE, SPANS_TABLE, TABLES, Table
+from lakerunner.model.fingerprint import VALUES
 from lakerunner.model.segment import Picked, Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
@@ -105,6 +107,21 @@ class Lake:
         columns = [f"{name}[{quoted(key)}] AS c{number}" for number, (name, key) in enumerate(asked)]
         assert self.ask(f"SELECT {', '.join(columns)} FROM {table.spec.table}") == read_alone(asked, rows)
 
+    def check_pruned(self, table: Table, request: Any) -> None:
+        """Rows are found by what the index knows of their segment, as many as are counted when all is read."""
+        rows = self.take(table, request)
+        maps = {(name, key) for name, stored in ATTRIBUTE_MAPS.items() for row in rows for key in row[stored]}
+        values = {(name, row[name]) for name in VALUES[table.spec.name] for row in rows}
+        asked_keys = sorted(pair for pair in maps if "\0" not in pair[1])[:5]
+        asked_values = sorted(pair for pair in values if "\0" not in pair[1])[:5]
+        conditions = [f"{name}[{quoted(key)}] IS NOT NULL" for name, key in [("attributes", "absent"), *asked_keys]]
+        conditions += [f"{name} = {quoted(value)}" for name, value in [("service_name", "absent"), *asked_values]]
+        found = [f"(SELECT count(*) FROM {table.spec.table} WHERE {condition})" for condition in conditions]
+        counted = [f"count_if({condition})" for condition in conditions]
+        names = [f" AS c{number}" for number in range(len(conditions))]
+        asked, whole = (", ".join(map(add, ways, names)) for ways in (found, counted))
+        assert self.ask(f"SELECT {asked}") == self.ask(f"SELECT {whole} FROM {table.spec.table}")
+
 
 def quoted(key: str) -> str:
     return "'" + key.replace("'", "''") + "'"
@@ -141,6 +158,20 @@ def test_any_spans_come_back_from_a_query(lake: Lake, request: Any) -> None:
 def test_any_attributes_come_back_one_by_one(lake: Lake, request: Any) -> None:
     """Of logs: attributes of other signals are read by the same code."""
     lake.check_alone(LOGS_TABLE, request)
+
+
+@pytest.mark.slow
+@thorough(5)
+@given(request=test_metrics_random.requests())
+def test_any_metrics_are_found_by_what_the_index_knows(lake: Lake, request: Any) -> None:
+    lake.check_pruned(METRICS_TABLE, request)
+
+
+@pytest.mark.slow
+@thorough(5)
+@given(request=test_traces_random.requests())
+def test_any_spans_are_found_by_what_the_index_knows(lake: Lake, request: Any) -> None:
+    lake.check_pruned(SPANS_TABLE, request)
 
 
 # Values whose text is easily mistaken, and keys that names of columns and literals may trip over.
@@ -215,3 +246,8 @@ def test_telling_values_come_back_from_a_query(lake: Lake, table: Table) -> None
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 def test_telling_values_come_back_one_by_one(lake: Lake, table: Table) -> None:
     lake.check_alone(table, telling_request(table))
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_telling_values_are_found_by_what_the_index_knows(lake: Lake, table: Table) -> None:
+    lake.check_pruned(table, telling_request(table))
