@@ -76,12 +76,17 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
         server.stop()
 
 
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    lake = Lake(tmp_path_factory.mktemp("wide"))
+def wide_lake(directory: Path) -> Lake:
+    """Twelve segments of 600 rows."""
+    lake = Lake(directory)
     for n in range(12):
         lake.add([Record(START + n * HOUR + i, message=f"{n}/{i}") for i in range(600)])
     return lake
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return wide_lake(tmp_path_factory.mktemp("wide"))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ docs/formats/lakeql.md shows this table; a test holds them together and asks Duc
 
 from __future__ import annotations
 
-_AGGREGATE = """any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_min arg_min_null
+_AGGREGATE = """
+any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null arg_min arg_min_null
 argmax argmin array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count count_if countif covar_pop
 covar_samp entropy favg first fsum group_concat histogram json_group_array json_group_object kahan_sum kurtosis
 kurtosis_pop last list listagg mad max max_by mean median min min_by mode percentile_cont percentile_disc product
