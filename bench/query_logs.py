@@ -27,7 +27,8 @@ import duckdb
 
 from _lake import OPENING_NS, ORGANIZATION, BenchLake, bench_lake
 from lakerunner.query.engine import Engine, Question
-from lakerunner.services.parts import open_engine
+from lakerunner.query.workers import OneWorker
+from lakerunner.services.parts import open_engine, open_worker
 from lakerunner.settings import Settings
 
 LEVELS = (
@@ -155,7 +156,7 @@ def main() -> None:
                 f"ready after {time.perf_counter() - began:.0f} s; best of {options.repeat}"
             )
             settings = replace(Settings(), home=Path(scratch), query_max_rows=100_000_000)
-            engine = open_engine(settings, lake.index, lake.store)
+            engine = open_engine(settings, lake.index, OneWorker(open_worker(settings, lake.store)))
             if not run(lake, engine, options.repeat):
                 sys.exit(1)
 

@@ -27,6 +27,7 @@ from lakerunner.objects.store import ObjectStore
 from lakerunner.query.assign import UnitSize
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.engine import Engine
 from lakerunner.query.failures import Limits
 from lakerunner.query.gather import Gathering
 from lakerunner.query.inflow import Spool
@@ -116,17 +117,12 @@ def open_workers(settings: Settings, runtime: Runtime, store: ObjectStore, say: 
     return remote
 
 
-def open_coordinator(settings: Settings) -> Coordinator:
-    return Coordinator(_open_instances(settings, _limits(settings)))
-
-
-def gathering(settings: Settings) -> Gathering:
+def open_engine(settings: Settings, index: Index, workers: Workers) -> Engine:
+    coordinator = Coordinator(_open_instances(settings, _limits(settings)))
     spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
-    return Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
-
-
-def open_results(settings: Settings) -> ResultCache:
-    return ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
+    gathering = Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
+    results = ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
+    return Engine(index, workers, coordinator, gathering, results=results)
 
 
 def _spill_directory(settings: Settings) -> Path:

@@ -28,7 +28,6 @@ from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import IngestLimits
 from lakerunner.pipeline.segments import warm
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
-from lakerunner.query.engine import Engine
 from lakerunner.services.announce import Announcer
 from lakerunner.services.boxer import Boxer, box_limits
 from lakerunner.services.ingest import Ingest, IngestParts
@@ -38,12 +37,10 @@ from lakerunner.services.parts import (
     Parts,
     Say,
     authenticator,
-    gathering,
     key_prefix,
     now_ns,
-    open_coordinator,
+    open_engine,
     open_query_limits,
-    open_results,
     open_worker,
     open_workers,
     refuse_open_worker,
@@ -122,8 +119,7 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     workers = open_workers(settings, parts.runtime, parts.store, say)
-    coordinator, results = open_coordinator(settings), open_results(settings)
-    engine = Engine(parts.index, workers, coordinator, gathering(settings), results=results)
+    engine = open_engine(settings, parts.index, workers)
     who = _authenticator(parts)
     sql = SqlApi(engine, who, now_ns, open_query_limits(settings))
     keys = KeysApi(parts.index.keys, who, parts.keys.forget)
