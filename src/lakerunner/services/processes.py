@@ -16,6 +16,7 @@ from lakerunner.api.events import EventsApi, Notified
 from lakerunner.api.keep import Keeper
 from lakerunner.api.keys import KeysApi
 from lakerunner.api.loki import LokiPushApi
+from lakerunner.api.native import NativeApi
 from lakerunner.api.objects import ObjectsApi
 from lakerunner.api.otlp import OtlpApi
 from lakerunner.api.receive import PushLimits, Receiver
@@ -121,10 +122,13 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
     workers = open_workers(settings, parts.runtime, parts.store, say)
     engine = open_engine(settings, parts.index, workers)
     who = _authenticator(parts)
-    sql = SqlApi(engine, who, now_ns, open_query_limits(settings))
+    limits = open_query_limits(settings)
+    sql = SqlApi(engine, who, now_ns, limits)
+    native = NativeApi(engine, parts.index.segments, who, now_ns, limits)
     keys = KeysApi(parts.index.keys, who, parts.keys.forget)
     again = Announcer(parts.index, parts.store, settings.routes.route_of).again
-    return [*sql.routes(), *keys.routes(), *ObjectsApi(parts.index.sources, who, again).routes()]
+    objects = ObjectsApi(parts.index.sources, who, again)
+    return [*sql.routes(), *native.routes(), *keys.routes(), *objects.routes()]
 
 
 def worker_routes(settings: Settings, store: ObjectStore) -> Routes:

@@ -1,0 +1,161 @@
+"""The native API, as Lakerunner's Grafana plugin calls it: tags, their values, metrics, what this server can do.
+
+Bodies are `{"s": ..., "e": ..., "q": ...}`. Lists come as JSON, values as server-sent events. A stream that is whole
+ends with `done` and the status ok; one that was cut at its limit says `truncated` there; one that failed ends with
+`error`. docs/formats/native_api.md states every shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.body import read_json
+from lakerunner.api.errors import error_body
+from lakerunner.api.native_ask import Ask, answered, closing, take_slot
+from lakerunner.api.native_lookup import MAX_LISTED, Lookup, Wanted
+from lakerunner.api.native_selector import NAME, read_selector
+from lakerunner.api.native_tags import METRICS_TAGS, TAG_TABLES, TagTable
+from lakerunner.api.stream import Stream, in_thread, with_heartbeat
+from lakerunner.api.time_range import time_range
+from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.model.organization import Organization
+from lakerunner.query.engine import Engine, Segments
+
+BODY_MAX_BYTES = 1 << 20
+NAME_MAX_CHARACTERS = 4096
+HEARTBEAT_SECONDS = 10.0
+# What the plugin may ask first; it knows the first of these, people the others.
+FEATURES = {"metricsSummarySSE": False, "promql": False, "logql": False, "traceql": False, "sql": True}
+Endpoint = Callable[[Request], Awaitable[Response]]
+_logger = logging.getLogger("lakerunner.api.native")
+
+
+@dataclass(frozen=True)
+class NativeApi:
+    """`now_ns` is the clock, handed in; `slots` are those of all queries."""
+
+    engine: Engine
+    segments: Segments
+    authenticator: Authenticator
+    now_ns: Callable[[], int]
+    slots: asyncio.Semaphore
+
+    def routes(self) -> list[Route]:
+        routes = [
+            Route("/api/v1/ping", self.ping),
+            Route("/api/v1/features", self.features, methods=["GET", "POST"]),
+            Route("/api/v1/metrics/metadata", self.metadata, methods=["POST"]),
+        ]
+        for table in TAG_TABLES.values():
+            for name, endpoint in (("query", self.query), ("tags", self.tags), ("tagvalues", self.tag_values)):
+                routes.append(Route(f"/api/v1/{table.table}/{name}", _of(table, endpoint), methods=["POST"]))
+        return routes
+
+    async def ping(self, request: Request) -> Response:
+        await self._organization(request)
+        return JSONResponse({"status": "ok"})
+
+    async def features(self, request: Request) -> Response:
+        await self._organization(request)
+        return JSONResponse({"features": FEATURES})
+
+    async def query(self, request: Request, table: TagTable) -> Response:
+        await self._organization(request)
+        raise UserError(f"{table.language} is not available yet: ask SQL at /api/v1/sql")
+
+    async def tags(self, request: Request, table: TagTable) -> Response:
+        ask = await self._ask(request)
+        body = await read_json(request, BODY_MAX_BYTES)
+        wanted = _wanted(table, body, ask.now_ns)
+        metric = _text(body, "metric") if table is METRICS_TAGS else ""
+        lookup = Lookup(ask, self.segments)
+
+        def listed() -> dict[str, Any]:
+            head = {"metric": lookup.metric(metric, wanted.time)} if metric else {}
+            found = lookup.tags(wanted.of_metric(metric) if metric else wanted)
+            return head | {"tags": found.items, "truncated": found.truncated}
+
+        return JSONResponse(await answered(request, ask, self.slots, listed))
+
+    async def tag_values(self, request: Request, table: TagTable) -> Response:
+        ask = await self._ask(request)
+        name = _tag_asked_for(request)
+        wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
+        await take_slot(self.slots)
+        events = _events(Lookup(ask, self.segments).values(wanted, name))
+        beating = with_heartbeat(events, _event("heartbeat"), HEARTBEAT_SECONDS)
+        return Stream(beating, "text/event-stream", closing(ask, self.slots))
+
+    async def metadata(self, request: Request) -> Response:
+        ask = await self._ask(request)
+        wanted = _wanted(METRICS_TAGS, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
+        found = await answered(request, ask, self.slots, lambda: Lookup(ask, self.segments).metrics(wanted))
+        return JSONResponse({"metrics": found.items, "truncated": found.truncated})
+
+    async def _organization(self, request: Request) -> Organization:
+        return await to_thread.run_sync(self.authenticator.organization, request.headers)
+
+    async def _ask(self, request: Request) -> Ask:
+        return Ask(self.engine, (await self._organization(request)).id, self.now_ns())
+
+
+def _wanted(table: TagTable, body: dict[str, Any], now_ns: int) -> Wanted:
+    text = _text(body, "q")
+    matchers = read_selector(text, table.language) if text else ()
+    if table is not METRICS_TAGS and any(matcher.label == NAME for matcher in matchers):
+        raise UserError(f"q names a metric, which {table.table} do not have")
+    return Wanted(table, time_range(body, now_ns), matchers)
+
+
+def _of(table: TagTable, endpoint: Callable[[Request, TagTable], Awaitable[Response]]) -> Endpoint:
+    async def of_table(request: Request) -> Response:
+        return await endpoint(request, table)
+
+    return of_table
+
+
+async def _events(parts: Iterator[list[str]]) -> AsyncGenerator[bytes]:
+    left = MAX_LISTED
+    try:
+        async for part in in_thread(parts):
+            yield b"".join(_event("result", {"value": value}) for value in part[: max(left, 0)])
+            left -= len(part)
+    except Exception as error:  # reported to the client, and logged where it is a bug
+        if not isinstance(error, LakerunnerError):
+            _logger.error("a request for tag values failed", exc_info=error)
+        told = error_body(error)
+        yield _event("error", {"message": told["message"], "code": told["kind"]})
+        return
+    yield _event("done", {"status": "ok"} if left >= 0 else {"status": "truncated", "limit": MAX_LISTED})
+
+
+def _event(type_: str, data: dict[str, Any] | None = None) -> bytes:
+    body = {"type": type_} if data is None else {"type": type_, "data": data}
+    return b"data: " + orjson.dumps(body) + b"\n\n"
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{name} must be text")
+    return (value or "").strip()
+
+
+def _tag_asked_for(request: Request) -> str:
+    name = request.query_params.get("tagName", "")
+    if not name:
+        raise UserError("say which tag is meant: .../tagvalues?tagName=service_name")
+    if len(name) > NAME_MAX_CHARACTERS:
+        raise UserError(f"tagName is longer than {NAME_MAX_CHARACTERS} characters")
+    return name

@@ -1,0 +1,92 @@
+"""The queries of one request that is not itself a query: taken through the engine one after the other, within the limit
+on queries at once, and stopped from any thread when the client leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from threading import Lock
+from typing import Any, TypeVar
+from uuid import UUID
+
+import anyio
+from anyio import to_thread
+from starlette.requests import Request
+
+from lakerunner.api.stream import while_connected
+from lakerunner.model.errors import Unavailable
+from lakerunner.query.answer import Answer
+from lakerunner.query.engine import Engine, Question
+from lakerunner.query.failures import cancelled
+
+QUEUE_SECONDS = 10.0
+T = TypeVar("T")
+
+
+class Ask:
+    """One organization's queries, one at a time. One thread asks, any thread may close."""
+
+    def __init__(self, engine: Engine, organization: UUID, now_ns: int) -> None:
+        self.organization = organization
+        self.now_ns = now_ns
+        self._engine = engine
+        self._lock = Lock()
+        self._running: Answer | None = None
+        self._closed = False
+
+    def batches(self, sql: str) -> Iterator[list[dict[str, Any]]]:
+        """The rows of the answer as they come, whole or with an error."""
+        answer = self._engine.sql(self.organization, Question(sql, self.now_ns))
+        with self._lock:
+            self._running = answer
+            if self._closed:
+                raise cancelled()
+        try:
+            for batch in answer:
+                yield batch.to_pylist()
+        finally:
+            answer.close()
+
+    def rows(self, sql: str) -> Iterator[dict[str, Any]]:
+        for batch in self.batches(sql):
+            yield from batch
+
+    def close(self) -> None:
+        """Stop what runs, and let nothing more begin. Closing twice is fine."""
+        with self._lock:
+            self._closed = True
+        if self._running:
+            self._running.close()
+
+
+async def take_slot(slots: asyncio.Semaphore) -> None:
+    try:
+        await asyncio.wait_for(slots.acquire(), QUEUE_SECONDS)
+    except TimeoutError:
+        raise Unavailable(
+            f"no query could start within {QUEUE_SECONDS:.0f} s: too many run already (query_concurrency)"
+        ) from None
+
+
+def closing(ask: Ask, slots: asyncio.Semaphore) -> Callable[[], None]:
+    """Close it and give its slot back, from any thread, the first time this is called."""
+    loop, left = asyncio.get_running_loop(), iter([None])
+
+    def close() -> None:
+        for _ in left:
+            ask.close()
+            loop.call_soon_threadsafe(slots.release)
+
+    return close
+
+
+async def answered(request: Request, ask: Ask, slots: asyncio.Semaphore, work: Callable[[], T]) -> T:
+    """What the blocking work gives, which asks through `ask`; stopped when the client leaves."""
+    await take_slot(slots)
+    close = closing(ask, slots)
+    try:
+        return await while_connected(request, to_thread.run_sync(work, abandon_on_cancel=True))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(close)

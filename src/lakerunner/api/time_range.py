@@ -1,0 +1,67 @@
+"""The time range a request states as `s` and `e`: texts or numbers in, a half-open TimeRange out, or a refusal that
+says what is allowed.
+
+Digits are seconds if they are 9 or 10, milliseconds if they are 12 or 13: both cover March 1973 to 2262, and no number
+can be read as the other. `now` is handed in, one for the whole request.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from lakerunner.lakeql.constants import read_time
+from lakerunner.model.errors import UserError
+from lakerunner.model.time import HOUR_NS, MAX_NS, MIN_NS, MINUTE_NS, SECOND_NS, TimeRange
+
+DEFAULT_NS = HOUR_NS  # how long before its end a range begins where only the end is stated
+ALLOWED = (
+    "seconds (9 or 10 digits) or milliseconds (12 or 13 digits) since 1970, ISO 8601 as `2024-05-01T12:00:00Z`, `now`, "
+    "or `now-1h` with the units s, m, h, d, w"
+)
+_UNITS = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": 24 * HOUR_NS, "w": 7 * 24 * HOUR_NS}
+_RELATIVE = re.compile(r"now(?:([+-])([0-9]{1,9})([smhdw]))?")
+_DIGITS = re.compile(r"[0-9]+")
+_NS_BY_DIGITS = {9: SECOND_NS, 10: SECOND_NS, 12: 1_000_000, 13: 1_000_000}
+
+
+def time_range(body: Mapping[str, Any], now_ns: int) -> TimeRange:
+    """From the body's `s` and `e`. Without `e` it ends now, without `s` it begins an hour before its end."""
+    end = _time("e", body["e"], now_ns) if _states(body, "e") else now_ns
+    start = _time("s", body["s"], now_ns) if _states(body, "s") else max(end - DEFAULT_NS, MIN_NS)
+    if start >= end:
+        raise UserError(f"s must be before e: s is {_shown(body.get('s'))}, e is {_shown(body.get('e') or 'now')}")
+    return TimeRange(start, end)
+
+
+def _states(body: Mapping[str, Any], name: str) -> bool:
+    return body.get(name) not in (None, "")
+
+
+def _time(name: str, value: object, now_ns: int) -> int:
+    found = _ns(str(value).strip(), now_ns) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if found is None:
+        raise UserError(f"{name} is {_shown(value)}, which is no time: it may be {ALLOWED}")
+    if not MIN_NS <= found <= MAX_NS:
+        raise UserError(f"{name} is {_shown(value)}: times go from 1677-09-21 to 2262-04-11")
+    return found
+
+
+def _ns(text: str, now_ns: int) -> int | None:
+    if _DIGITS.fullmatch(text):
+        unit = _NS_BY_DIGITS.get(len(text))
+        return int(text) * unit if unit else None
+    if relative := _RELATIVE.fullmatch(text):
+        sign, amount, unit_name = relative.groups()
+        return now_ns + int(f"{sign}{amount}") * _UNITS[unit_name] if sign else now_ns
+    try:
+        time = read_time(text)
+    except ValueError:  # a day that no month has
+        return None
+    return time.ns if time else None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
