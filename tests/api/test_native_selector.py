@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +66,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_more_than_a_selector_is_refused_with_its_place(text: str) -> None:
-    with pytest.raises(UserError, match="^LogQL is not available yet: q may be one selector") as refused:
+    with pytest.raises(UserError, match=r"^LogQL is not available yet: q may be one selector") as refused:
         read_selector(text, "LogQL")
     assert refused.value.position == Position(1, REFUSED[text])
 
@@ -96,7 +98,5 @@ def test_any_text_comes_back_from_its_quotes(label: str, value: str, operator: s
 
 @given(st.text(alphabet="{}()[],=~!\"'`\\ab1. \n|"))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        read_selector(text, "PromQL")
-    except UserError as refused:
-        assert refused.position is not None
+    with suppress(UserError):
+        assert isinstance(read_selector(text, "PromQL"), tuple)
