@@ -40,9 +40,10 @@ class Ask:
         answer = self._engine.sql(self.organization, Question(sql, self.now_ns))
         with self._lock:
             self._running = answer
-            if self._closed:
-                raise cancelled()
+            closed = self._closed
         try:
+            if closed:
+                raise cancelled()
             for batch in answer:
                 yield batch.to_pylist()
         finally:

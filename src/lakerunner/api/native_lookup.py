@@ -74,7 +74,7 @@ class Lookup:
         keys = self._keys(wanted) if wanted.matchers else self._keys_by_index(wanted, None)
         if keys is None:
             return Listed([], truncated=False)
-        names = sorted({*wanted.table.fixed, *(tag_name(key.key) for key in keys)})
+        names = sorted({*wanted.table.fixed, *(tag_name(key.key) for key in keys if key.key)})
         return Listed(names[:MAX_LISTED], truncated=len(names) > MAX_LISTED or len(keys) > MAX_LISTED)
 
     def values(self, wanted: Wanted, name: str) -> Iterator[list[str]]:
