@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from threading import Lock
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -31,19 +30,15 @@ class Ask:
         self.organization = organization
         self.now_ns = now_ns
         self._engine = engine
-        self._lock = Lock()
         self._running: Answer | None = None
         self._closed = False
 
     def batches(self, sql: str) -> Iterator[list[dict[str, Any]]]:
         """The rows of the answer as they come, whole or with an error."""
-        answer = self._engine.sql(self.organization, Question(sql, self.now_ns))
-        with self._lock:
-            self._running = answer
-            closed = self._closed
+        self._refuse_if_closed()
+        self._running = answer = self._engine.sql(self.organization, Question(sql, self.now_ns))
         try:
-            if closed:
-                raise cancelled()
+            self._refuse_if_closed()  # whoever closes sets the flag first: it sees this answer, or we see the flag
             for batch in answer:
                 yield batch.to_pylist()
         finally:
@@ -55,10 +50,13 @@ class Ask:
 
     def close(self) -> None:
         """Stop what runs, and let nothing more begin. Closing twice is fine."""
-        with self._lock:
-            self._closed = True
+        self._closed = True
         if self._running:
             self._running.close()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise cancelled()
 
 
 async def take_slot(slots: asyncio.Semaphore) -> None:
