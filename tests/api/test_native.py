@@ -24,6 +24,7 @@ from lakerunner.model.organization import Organization
 from lakerunner.model.signal import SIGNALS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments
+from pipeline.remote_write_oracle import framed, message_type, raw_of
 from query.sample_lake import HOUR, OTHER, OWN, START, Lake, Record
 
 KEYS = {"own": Organization(OWN, "own"), "other": Organization(OTHER, "other")}
@@ -57,6 +58,9 @@ class Served:
         raw = Raw(
             SourceObject("bucket", f"{signal}{len(self.lake.all)}.binpb", "etag", len(data), START), memoryview(data)
         )
+        self.make(signal, raw, organization)
+
+    def make(self, signal: str, raw: Raw, organization: UUID = OWN) -> None:
         put = self.lake.store.put
         made = make_segments(SIGNALS[signal], organization, "edge", [raw], lambda path, file: put(path, bytes(file)))
         self.lake.all += made.segments
@@ -351,6 +355,22 @@ def test_metadata_names_each_metric_as_the_plugin_reads_it(served: Served) -> No
     }
     last_hour = served.post("metrics/metadata", {}).json()["metrics"]
     assert [metric["name"] for metric in last_hour] == ["active", "http.requests", "sizes"]
+
+
+def test_metadata_that_remote_write_sent_apart_is_told_of_the_metric(empty: Served) -> None:
+    ms = START // 1_000_000
+    series = [
+        {"labels": [{"name": "__name__", "value": name}], "samples": [{"timestamp": ms, "value": 1}]}
+        for name in ("requests_total", "untold")
+    ]
+    said = {"type": 1, "help": "Served.", "unit": "1"}
+    metadata = [{"metric_family_name": name, **said} for name in ("requests_total", "of_no_point")]
+    message = message_type("prw1")(timeseries=series, metadata=metadata).SerializeToString()
+    empty.make("metrics", raw_of(framed(message), "prw1", modified_ns=START))
+    assert empty.post("metrics/metadata").json()["metrics"] == [
+        {"name": "requests_total", "type": "counter", "unit": "1", "description": "Served."},
+        {"name": "untold", "type": "unknown", "unit": "", "description": ""},
+    ]
 
 
 def test_tags_of_spans(served: Served) -> None:
