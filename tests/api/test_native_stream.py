@@ -102,7 +102,7 @@ def test_a_silent_stream_sends_heartbeats(url: str, engine: WaitingEngine, monke
 
 @pytest.mark.parametrize("path", [VALUES, "metrics/metadata", "metrics/tags"])
 def test_a_client_that_leaves_stops_the_query_and_its_slot_comes_back(
-    url: str, engine: WaitingEngine, path: str
+    url: str, engine: WaitingEngine, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = {"q": '{service_name="cart"}'}
     for _ in range(2):  # one slot: the second could not begin if the first still had it
@@ -116,6 +116,7 @@ def test_a_client_that_leaves_stops_the_query_and_its_slot_comes_back(
         assert asked.begun.is_set()
         assert asked.closed.wait(5)
     until(lambda: all(answer.closed.is_set() for answer in engine.answers))
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_one_more_than_may_run_is_turned_away(url: str, engine: WaitingEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from lakerunner.api.errors import on_bug, on_http_exception, on_lakerunner_error
+from lakerunner.api.errors import on_bug, on_client_left, on_http_exception, on_lakerunner_error
 from lakerunner.api.health import Health
 from lakerunner.api.openapi import ANY, BOOLEAN, JSON, OPEN, TEXT, Endpoint, Operation, Reply, Schema, document
 from lakerunner.model.errors import LakerunnerError
@@ -51,6 +51,7 @@ def build_app(*parts: Sequence[BaseRoute]) -> Starlette:
         exception_handlers={
             LakerunnerError: on_lakerunner_error,
             HTTPException: on_http_exception,
+            ClientDisconnect: on_client_left,
             Exception: on_bug,
         },
     )

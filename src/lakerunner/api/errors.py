@@ -95,6 +95,11 @@ def on_http_exception(_request: Request, error: Exception) -> Response:
     return JSONResponse({"error": {"message": error.detail}}, error.status_code, error.headers)
 
 
+def on_client_left(_request: Request, _error: Exception) -> Response:
+    """Nobody reads this answer. It is no bug either: dashboards give up a query whenever their user moves on."""
+    return Response(status_code=499)
+
+
 def on_bug(request: Request, error: Exception) -> Response:
     _logger.error("a request failed: %s %s", request.method, request.url.path, exc_info=error)
     return JSONResponse({"error": error_body(error)}, 500)

@@ -107,9 +107,9 @@ class Lookup:
         """Of the rows that meet the matchers, at most some more than MAX_LISTED; None if there is no row."""
         meant = self._meant(wanted, {matcher.label for matcher in wanted.matchers})
         where = self._where(wanted, meant)
-        if not list(self._ask.rows(f"SELECT 1 AS one FROM {wanted.table.table} WHERE {where} LIMIT 1")):
-            return None
-        return self._scanned(wanted.table, where, None)
+        found = self._scanned(wanted.table, where, None)
+        one_row = f"SELECT 1 AS one FROM {wanted.table.table} WHERE {where} LIMIT 1"
+        return found if found or list(self._ask.rows(one_row)) else None
 
     def _meant(self, wanted: Wanted, names: Collection[str]) -> set[Attribute]:
         """The attributes behind these tags."""
