@@ -80,11 +80,10 @@ def test_one_key_past_what_the_index_lists_is_noticed() -> None:
     assert known_keys(segment_of(beyond, ["cart"])) is None
 
 
-def test_without_fingerprints_nothing_is_known() -> None:
+def test_of_a_segment_whose_keys_were_not_counted_nothing_is_known() -> None:
     segment = segment_of({"attributes": ["a"]}, ["cart"])
     assert known_keys(segment) is not None
-    assert known_keys(replace(segment, fingerprints=())) is None
-    assert known_keys(replace(segment, fingerprints=(*segment.fingerprints, 1))) is None
+    assert known_keys(replace(segment, statistics={"labels": ["a"], "label_count": 1})) is None
 
 
 TEXTS = {"": "''", "a": "'a'", "it's": "'it''s'", "a\\'": "'a\\'''", "\0": "('' || chr(0) || '')", "é": "'é'"}

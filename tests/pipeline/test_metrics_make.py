@@ -257,6 +257,7 @@ def test_the_index_learns_names_labels_and_services() -> None:
         "metric_count": 1,
         "labels": ["a"],
         "label_count": 1,
+        "key_count": 2,
     }
     names = ("cpu.time", "cpu.time_seconds_total", "cpu_time_seconds_total")
     wanted = {digest64("metric_name"), digest64("service_name"), digest64("service_name", "cart")}

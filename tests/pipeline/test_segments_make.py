@@ -184,6 +184,7 @@ def test_the_index_learns_services_and_fields() -> None:
         "service_count": 2,
         "labels": ["only.a", "only.b"],
         "label_count": 2,
+        "key_count": 3,
         "side_bytes": {"text.bin": 36},
     }
     wanted = {*field_fingerprints("service_name", ["a", "b"]), digest64("resource.service.name")}

@@ -120,21 +120,17 @@ def within(time: TimeRange) -> str:
 
 
 def known_keys(segment: Segment) -> set[Attribute] | None:
-    """All keys of the segment's attributes, or None where the index does not know them all.
-
-    The columns and the labels in the statistics are keys that the segment has. A fingerprint stands for each key, and
-    for each named column and each of its values, whose numbers the statistics have: where the numbers agree, no key is
-    missing."""
+    """All keys of the segment's attributes, or None where the index does not know them all: those that have a column,
+    and the labels in the statistics, if they are as many as the statistics count."""
     labels = segment.statistics.get("labels", ())
-    if not segment.fingerprints or any(len(label) >= _CUT for label in labels):
+    if any(len(label) >= _CUT for label in labels):
         return None
     keys = {Attribute(ATTRIBUTES.map_column, label) for label in labels}
     for column in segment.columns:
         for scope in SCOPES:
             if column.type and column.name.startswith(scope.prefix):
                 keys.add(Attribute(scope.map_column, column.name.removeprefix(scope.prefix)))
-    counts = [n for name, n in segment.statistics.items() if name.endswith("_count") and name != "label_count"]
-    return keys if len(segment.fingerprints) == len(keys) + sum(1 + n for n in counts) else None
+    return keys if len(keys) == segment.statistics.get("key_count") else None
 
 
 def keys_sql(table: TagTable, where: str, names: Collection[str] | None, limit: int) -> str:

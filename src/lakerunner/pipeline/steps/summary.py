@@ -46,6 +46,8 @@ def summarize(layout: Layout, order: Any, spec: SignalSpec) -> Summary:
     for word, values in told.items():
         statistics[f"{word}s"] = [value[:MAX_NAME] for value in values[:MAX_VALUES]]
         statistics[f"{word}_count"] = len(values)
+    # Whoever has this many keys of the segment, from its columns and labels, has all.
+    statistics["key_count"] = sum(len(plan.present) for plan in layout.plans.values())
     if spec.name in FURTHER:
         for name, values in FURTHER[spec.name](layout.rows, order).items():
             found[name] = [*{*found[name], *values}]
