@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native import NativeApi
 from lakerunner.api.native_tags import LOGS_TAGS, METRICS_TAGS, SPANS_TAGS, known_keys
 from lakerunner.api.server import HttpServer, bind
+from lakerunner.model.caller import Caller, Role
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import SIGNALS
 from lakerunner.model.source import SourceObject
@@ -27,7 +29,10 @@ from lakerunner.pipeline.segments import Raw, make_segments
 from pipeline.remote_write_oracle import framed, message_type, raw_of
 from query.sample_lake import HOUR, OTHER, OWN, START, Lake, Record
 
-KEYS = {"own": Organization(OWN, "own"), "other": Organization(OTHER, "other")}
+READ = frozenset({Role.READ})
+KEYS = {name: Caller(Organization(id_, name), name, READ) for name, id_ in (("own", OWN), ("other", OTHER))}
+KEYS["writer"] = Caller(Organization(OWN, "own"), "writer", frozenset({Role.WRITE}))
+LIMITS = Capacity(concurrent=2, org_concurrent=2, org_queries_per_second=1000.0, queue_seconds=10.0)
 NOW = START + HOUR
 DAY = {"s": "2023-12-31T00:00:00Z", "e": "2024-01-02T00:00:00Z"}
 HOSTILE = [
@@ -51,7 +56,7 @@ class Served:
     def __init__(self, directory: Path) -> None:
         self.lake = Lake(directory)
         authenticator = Authenticator(KEYS.get, None)
-        api = NativeApi(self.lake.engine(), self.lake, authenticator, lambda: NOW, asyncio.Semaphore(2))
+        api = NativeApi(self.lake.engine(), self.lake, authenticator, lambda: NOW, QueryLimits(LIMITS, time.monotonic))
         self.server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
 
     def add(self, signal: str, data: bytes, organization: UUID = OWN) -> None:
@@ -180,6 +185,7 @@ def test_ping_and_features_need_a_key_and_say_what_there_is(served: Served) -> N
 def test_nothing_is_told_without_a_key(served: Served, path: str) -> None:
     assert served.post(path, key=None).status_code == 401
     assert served.post(path, key="wrong").status_code == 401
+    assert served.post(path, key="writer").status_code == 403
 
 
 @pytest.mark.parametrize(("path", "language"), [("metrics", "PromQL"), ("logs", "LogQL"), ("spans", "TraceQL")])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,17 +11,19 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from lakerunner.api import native, native_ask
+from lakerunner.api import native
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native import NativeApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import Picked
 from lakerunner.model.time import TimeRange
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Question
 
+LIMITS = Capacity(concurrent=1, org_concurrent=1, org_queries_per_second=1000.0, queue_seconds=1.0)
 SCHEMA = pa.schema([("value", pa.string())])
 VALUES = "logs/tagvalues?tagName=service_name"
 
@@ -60,8 +60,8 @@ class WaitingEngine:
         self.answers.append(Waiting())
         return self.answers[-1]  # type: ignore[return-value]  # it takes no account
 
-    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> list[Segment]:
-        return []
+    def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> Picked:
+        return Picked((), 0)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def engine() -> WaitingEngine:
 @pytest.fixture
 def url(engine: WaitingEngine) -> Iterator[str]:
     who = Authenticator({}.get, DEFAULT_ORGANIZATION)
-    api = NativeApi(engine, engine, who, time.time_ns, asyncio.Semaphore(1))  # type: ignore[arg-type]
+    api = NativeApi(engine, engine, who, time.time_ns, QueryLimits(LIMITS, time.monotonic))  # type: ignore[arg-type]
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), lambda reason: None)
     server.start()
     yield f"{server.url}/api/v1"
@@ -119,15 +119,14 @@ def test_a_client_that_leaves_stops_the_query_and_its_slot_comes_back(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_one_more_than_may_run_is_turned_away(url: str, engine: WaitingEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_ask, "QUEUE_SECONDS", 0.2)
+def test_one_more_than_may_run_is_turned_away(url: str, engine: WaitingEngine) -> None:
     first = threading.Thread(target=httpx.post, args=(f"{url}/{VALUES}",), kwargs={"json": {}, "timeout": 20})
     first.start()
     until(lambda: bool(engine.answers))
     for path in (VALUES, "metrics/metadata"):
         refused = httpx.post(f"{url}/{path}", json={}, timeout=20)
-        assert refused.status_code == 503
-        assert "query_concurrency" in json.dumps(refused.json())
+        assert refused.status_code == 429
+        assert "none of them ended within 1 s" in refused.json()["error"]["message"]
     engine.answers[0].go.set()
     first.join(10)
     assert len(engine.answers) == 1

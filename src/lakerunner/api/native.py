@@ -7,7 +7,6 @@ ends with `done` and the status ok; one that was cut at its limit says `truncate
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -22,14 +21,15 @@ from starlette.routing import Route
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_json
 from lakerunner.api.errors import error_body
-from lakerunner.api.native_ask import Ask, answered, closing, take_slot
+from lakerunner.api.limits import QueryLimits, Slot
+from lakerunner.api.native_ask import Ask, answered, closing
 from lakerunner.api.native_lookup import MAX_LISTED, Lookup, Wanted
 from lakerunner.api.native_selector import NAME, read_selector
 from lakerunner.api.native_tags import METRICS_TAGS, TAG_TABLES, TagTable
-from lakerunner.api.stream import Stream, in_thread, with_heartbeat
+from lakerunner.api.stream import Stream, in_thread, while_connected, with_heartbeat
 from lakerunner.api.time_range import time_range
+from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import LakerunnerError, UserError
-from lakerunner.model.organization import Organization
 from lakerunner.query.engine import Engine, Segments
 
 BODY_MAX_BYTES = 1 << 20
@@ -43,13 +43,13 @@ _logger = logging.getLogger("lakerunner.api.native")
 
 @dataclass(frozen=True)
 class NativeApi:
-    """`now_ns` is the clock, handed in; `slots` are those of all queries."""
+    """`now_ns` is the clock, handed in; `limits` are those of all queries."""
 
     engine: Engine
     segments: Segments
     authenticator: Authenticator
     now_ns: Callable[[], int]
-    slots: asyncio.Semaphore
+    limits: QueryLimits
 
     def routes(self) -> list[Route]:
         routes = [
@@ -63,19 +63,20 @@ class NativeApi:
         return routes
 
     async def ping(self, request: Request) -> Response:
-        await self._organization(request)
+        await self._caller(request)
         return JSONResponse({"status": "ok"})
 
     async def features(self, request: Request) -> Response:
-        await self._organization(request)
+        await self._caller(request)
         return JSONResponse({"features": FEATURES})
 
     async def query(self, request: Request, table: TagTable) -> Response:
-        await self._organization(request)
+        await self._caller(request)
         raise UserError(f"{table.language} is not available yet: ask SQL at /api/v1/sql")
 
     async def tags(self, request: Request, table: TagTable) -> Response:
-        ask = await self._ask(request)
+        caller = await self._caller(request)
+        ask = Ask(self.engine, caller.organization.id, self.now_ns())
         body = await read_json(request, BODY_MAX_BYTES)
         wanted = _wanted(table, body, ask.now_ns)
         metric = _text(body, "metric") if table is METRICS_TAGS else ""
@@ -86,28 +87,31 @@ class NativeApi:
             found = lookup.tags(wanted.of_metric(metric) if metric else wanted)
             return head | {"tags": found.items, "truncated": found.truncated}
 
-        return JSONResponse(await answered(request, ask, self.slots, listed))
+        return JSONResponse(await answered(request, ask, await self._slot(request, caller), listed))
 
     async def tag_values(self, request: Request, table: TagTable) -> Response:
-        ask = await self._ask(request)
+        caller = await self._caller(request)
+        ask = Ask(self.engine, caller.organization.id, self.now_ns())
         name = _tag_asked_for(request)
         wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
-        await take_slot(self.slots)
+        slot = await self._slot(request, caller)
         events = _events(Lookup(ask, self.segments).values(wanted, name))
         beating = with_heartbeat(events, _event("heartbeat"), HEARTBEAT_SECONDS)
-        return Stream(beating, "text/event-stream", closing(ask, self.slots))
+        return Stream(beating, "text/event-stream", closing(ask, slot))
 
     async def metadata(self, request: Request) -> Response:
-        ask = await self._ask(request)
+        caller = await self._caller(request)
+        ask = Ask(self.engine, caller.organization.id, self.now_ns())
         wanted = _wanted(METRICS_TAGS, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
-        found = await answered(request, ask, self.slots, lambda: Lookup(ask, self.segments).metrics(wanted))
+        slot = await self._slot(request, caller)
+        found = await answered(request, ask, slot, lambda: Lookup(ask, self.segments).metrics(wanted))
         return JSONResponse({"metrics": found.items, "truncated": found.truncated})
 
-    async def _organization(self, request: Request) -> Organization:
-        return await to_thread.run_sync(self.authenticator.organization, request.headers)
+    async def _caller(self, request: Request) -> Caller:
+        return await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
 
-    async def _ask(self, request: Request) -> Ask:
-        return Ask(self.engine, (await self._organization(request)).id, self.now_ns())
+    async def _slot(self, request: Request, caller: Caller) -> Slot:
+        return await while_connected(request, self.limits.slot(caller))
 
 
 def _wanted(table: TagTable, body: dict[str, Any], now_ns: int) -> Wanted:

@@ -4,7 +4,6 @@ on queries at once, and stopped from any thread when the client leaves.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from uuid import UUID
@@ -13,13 +12,12 @@ import anyio
 from anyio import to_thread
 from starlette.requests import Request
 
+from lakerunner.api.limits import Slot
 from lakerunner.api.stream import while_connected
-from lakerunner.model.errors import Unavailable
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import cancelled
 
-QUEUE_SECONDS = 10.0
 T = TypeVar("T")
 
 
@@ -59,33 +57,20 @@ class Ask:
             raise cancelled()
 
 
-async def take_slot(slots: asyncio.Semaphore) -> None:
-    try:
-        await asyncio.wait_for(slots.acquire(), QUEUE_SECONDS)
-    except TimeoutError:
-        raise Unavailable(
-            f"no query could start within {QUEUE_SECONDS:.0f} s: too many run already (query_concurrency)"
-        ) from None
-
-
-def closing(ask: Ask, slots: asyncio.Semaphore) -> Callable[[], None]:
-    """Close it and give its slot back, from any thread, the first time this is called."""
-    loop, left = asyncio.get_running_loop(), iter([None])
+def closing(ask: Ask, slot: Slot) -> Callable[[], None]:
+    """Close it, then give its slot back, from any thread. Twice is fine."""
 
     def close() -> None:
-        for _ in left:
-            ask.close()
-            loop.call_soon_threadsafe(slots.release)
+        ask.close()
+        slot.release()
 
     return close
 
 
-async def answered(request: Request, ask: Ask, slots: asyncio.Semaphore, work: Callable[[], T]) -> T:
+async def answered(request: Request, ask: Ask, slot: Slot, work: Callable[[], T]) -> T:
     """What the blocking work gives, which asks through `ask`; stopped when the client leaves."""
-    await take_slot(slots)
-    close = closing(ask, slots)
     try:
         return await while_connected(request, to_thread.run_sync(work, abandon_on_cancel=True))
     finally:
         with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(close)
+            await to_thread.run_sync(closing(ask, slot))

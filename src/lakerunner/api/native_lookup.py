@@ -120,7 +120,7 @@ class Lookup:
         """Of the segments of this time, all or those of these tags; None where there is no segment."""
         found: set[Attribute] = set()
         unknown: TimeRange | None = None
-        segments = self._segments.pick(self._ask.organization, wanted.table.signal, wanted.time)
+        segments = self._segments.pick(self._ask.organization, wanted.table.signal, wanted.time).segments
         for segment in segments:
             keys = known_keys(segment)
             if keys is None:
