@@ -26,11 +26,12 @@ from lakerunner.api.native_ask import Ask, answered, closing
 from lakerunner.api.native_lookup import MAX_LISTED, Lookup, Wanted
 from lakerunner.api.native_selector import NAME, read_selector
 from lakerunner.api.native_tags import METRICS_TAGS, TAG_TABLES, TagTable
-from lakerunner.api.stream import Stream, in_thread, while_connected, with_heartbeat
+from lakerunner.api.stream import Stream, in_thread, while_connected, with_signs
 from lakerunner.api.time_range import time_range
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import LakerunnerError, UserError
-from lakerunner.query.engine import Engine, Segments
+from lakerunner.query.engine import Engine
+from lakerunner.query.known_segments import Segments
 
 BODY_MAX_BYTES = 1 << 20
 NAME_MAX_CHARACTERS = 4096
@@ -96,7 +97,7 @@ class NativeApi:
         wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
         slot = await self._slot(request, caller)
         events = _events(Lookup(ask, self.segments).values(wanted, name))
-        beating = with_heartbeat(events, _event("heartbeat"), HEARTBEAT_SECONDS)
+        beating = with_signs(events, lambda _silent: _event("heartbeat"), HEARTBEAT_SECONDS)
         return Stream(beating, "text/event-stream", closing(ask, slot))
 
     async def metadata(self, request: Request) -> Response:

@@ -30,7 +30,7 @@ from lakerunner.model.errors import NotFound
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Attribute
-from lakerunner.query.engine import Segments
+from lakerunner.query.known_segments import Segments
 
 MAX_LISTED = 10_000  # tags, values or metrics of one answer
 _TYPES = {"exponential_histogram": "histogram", "gaugehistogram": "histogram"}
