@@ -26,6 +26,7 @@ from lakerunner.index.index import Index
 from lakerunner.model.caller import EVERY_ROLE, Role, in_order
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import Routes
+from lakerunner.query.account import Account
 from suites.doors import Doors
 from suites.pushed import ACME, OTHER
 from suites.requests import request_of
@@ -42,6 +43,7 @@ class WhoseEngine:
 
 class Whose:
     schema = pa.schema([("organization", pa.string())])
+    account = Account()
 
     def __init__(self, organization: UUID) -> None:
         self.organization = organization

@@ -26,6 +26,7 @@ from lakerunner.api.sql import SqlApi
 from lakerunner.model.caller import Caller, Role, Share
 from lakerunner.model.errors import Busy, Unavailable, UserError
 from lakerunner.model.organization import Organization
+from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Question
 from servers.lake import wait_until
@@ -56,6 +57,7 @@ class Gated:
 
 class _Row:
     schema = SCHEMA
+    account = Account()
 
     def __init__(self, engine: Gated, waits: bool) -> None:
         self.engine, self.waits = engine, waits
