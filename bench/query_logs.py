@@ -32,7 +32,8 @@ from lakerunner.services.parts import open_engine, open_worker
 from lakerunner.settings import Settings
 
 LEVELS = (
-    "SELECT date_trunc('minute', timestamp) AS minute, severity, count(*) AS n FROM {logs} GROUP BY ALL ORDER BY ALL"
+    "SELECT date_trunc('minute', timestamp) AS minute, severity, count(*) AS n FROM {logs} "
+    "GROUP BY ALL ORDER BY minute, severity"
 )
 SERVICE_TEXT = "SELECT count(*) AS n FROM {logs} WHERE service_name = '{service}' AND message LIKE '%{text}%'"
 NEEDLE = "SELECT count(*) AS n FROM {logs} WHERE message LIKE '%{needle}%'"

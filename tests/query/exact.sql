@@ -80,3 +80,9 @@ SELECT timestamp < observed_timestamp, count(*) FROM logs GROUP BY 1
 SELECT severity IS NOT NULL, NOT severity = 'INFO', severity NOT LIKE 'E%' FROM logs
 SELECT 'it''s', NULL, 1.50::DECIMAL(9, 2), [1, NULL], MAP {'k': 1}
 SELECT attributes.ok AS ok, l.attributes.ok AS again FROM logs l
+SELECT *, severity AS s FROM logs ORDER BY 2, 1, fingerprint LIMIT 5
+SELECT severity, timestamp, fingerprint FROM logs ORDER BY ALL LIMIT 5
+SELECT timestamp, fingerprint FROM logs ORDER BY ALL LIMIT 7 OFFSET 2
+SELECT date_trunc('hour', timestamp) AS h, severity, count(*) FROM logs WHERE timestamp >= '2024-01-01' AND timestamp < '2024-01-01 23:59' GROUP BY ALL ORDER BY ALL LIMIT 4
+WITH e AS NOT MATERIALIZED (SELECT * FROM logs WHERE severity = 'WARN') SELECT (SELECT count(*) FROM e) AS a, (SELECT max(fingerprint) FROM e) AS b
+SELECT * FROM (SELECT service_name, count(*) AS n FROM logs GROUP BY 1) ORDER BY n DESC, service_name LIMIT 2

@@ -46,9 +46,12 @@ class Reading:
 
 
 def projected(select: exp.Select, node: exp.Expr, reading: Reading) -> exp.Expr:
-    """The expression that a position or a name in GROUP BY or ORDER BY stands for."""
+    """The expression that a position or a name in GROUP BY or ORDER BY stands for; of ORDER BY ALL the first one."""
     shown: list[exp.Expr] = [one.this if isinstance(one, exp.Alias) else one for one in select.expressions]
-    if isinstance(node, exp.Literal) and node.is_int and 1 <= int(node.name) <= len(shown):
+    counted = not any(one.is_star for one in shown)  # a star stands for many: what is behind it has another position
+    if isinstance(node, exp.Var) and node.name.upper() == "ALL" and counted:
+        return shown[0]
+    if counted and isinstance(node, exp.Literal) and node.is_int and 1 <= int(node.name) <= len(shown):
         return shown[int(node.name) - 1]
     if isinstance(node, exp.Column) and not node.table and not is_of(node, reading.draft, reading.resolution):
         named: list[exp.Expr] = [

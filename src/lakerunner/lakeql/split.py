@@ -109,6 +109,8 @@ class Splitter:
         limits, order = limits_of(select), select.args.get("order")
         if limits is None or limits[0] is None or order is None or keys_of(select, reading) is not None:
             return ""
+        if any(isinstance(one.this, exp.Var) for one in order.expressions):  # ORDER BY ALL
+            return ""
         keys = [(one, projected(select, one.this, reading)) for one in order.expressions]
         most = limits[0] + limits[1]
         if most > _MOST_FIRST or not all(reading.is_row(key) for _, key in keys) or select.args.get("group"):
