@@ -13,11 +13,12 @@ from lakerunner.model.text_index import (
     HEADER,
     MAGIC,
     RUN_LEAST,
-    candidates,
-    candidates_of_attribute,
+    TextIndex,
     digest,
     fold,
     grams,
+    sought,
+    sought_in_attribute,
 )
 
 NOTHING = HEADER.pack(MAGIC, 1, 0, 3, 0, 7, 0, 5, 0, 4)
@@ -37,11 +38,11 @@ def test_the_hash_never_changes() -> None:
 
 
 def test_a_segment_without_any_text_has_no_candidate() -> None:
-    assert candidates(NOTHING, "text") == []
-    assert candidates(NOTHING, "te") == [0, 1, 2]  # nothing in it can be asked for
-    assert candidates(NOTHING, "") == [0, 1, 2]
-    assert candidates_of_attribute(NOTHING, "short") == [0, 1, 2]
-    assert candidates_of_attribute(NOTHING, "f" * RUN_LEAST) == []
+    assert TextIndex(NOTHING).holding(sought("text")) == []
+    assert TextIndex(NOTHING).holding(sought("te")) == [0, 1, 2]  # nothing in it can be asked for
+    assert TextIndex(NOTHING).holding(sought("")) == [0, 1, 2]
+    assert TextIndex(NOTHING).holding(sought_in_attribute("short")) == [0, 1, 2]
+    assert TextIndex(NOTHING).holding(sought_in_attribute("f" * RUN_LEAST)) == []
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_a_segment_without_any_text_has_no_candidate() -> None:
 )
 def test_what_is_no_index_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(Corrupt, match=reason):
-        candidates(data, "text")
+        TextIndex(data).holding(sought("text"))
 
 
 def test_every_sign_that_sql_takes_for_an_ascii_letter_is_folded_to_it() -> None:

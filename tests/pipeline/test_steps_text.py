@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from otlp_oracle import ORGANIZATION, raw_of, request_type
 
 from lakerunner.model.signal import LOGS
-from lakerunner.model.text_index import HEADER, candidates, candidates_of_attribute, digest
+from lakerunner.model.text_index import HEADER, TextIndex, digest, sought, sought_in_attribute
 from lakerunner.pipeline.read import memory
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.pipeline.steps import order, text
@@ -116,9 +116,10 @@ def test_a_row_group_that_holds_a_match_is_never_left_out(data: st.DataObject, m
     message = data.draw(st.sampled_from(messages))
     start = data.draw(st.integers(0, len(message)))
     literal = message[start : data.draw(st.integers(start, len(message)))]
-    assert holding(segment.messages, lambda text: literal in text) <= set(candidates(segment.index, literal))
+    index = TextIndex(segment.index)
+    assert holding(segment.messages, lambda text: literal in text) <= set(index.holding(sought(literal)))
     literal = data.draw(st.sampled_from([literal, literal.upper(), literal.lower(), literal.swapcase()]))
-    found = set(candidates(segment.index, literal, ignore_case=True))
+    found = set(index.holding(sought(literal, ignore_case=True)))
     pattern = re.compile(re.escape(literal), re.IGNORECASE)
     assert holding(segment.messages, lambda text: pattern.search(text) is not None) <= found
     assert holding(segment.messages, lambda text: literal.lower() in text.lower()) <= found
@@ -132,7 +133,9 @@ def test_a_row_group_that_holds_an_attribute_is_never_left_out(data: st.DataObje
     value = data.draw(st.sampled_from(values))
     start = data.draw(st.integers(0, len(value)))
     part = value[start : data.draw(st.integers(start, len(value)))]
-    assert holding(segment.values, lambda text: part in text) <= set(candidates_of_attribute(segment.index, part))
+    assert holding(segment.values, lambda text: part in text) <= set(
+        TextIndex(segment.index).holding(sought_in_attribute(part))
+    )
 
 
 LINES = 60_000
@@ -159,8 +162,10 @@ def hexadecimal(chance: random.Random) -> str:
 
 def test_an_absent_word_leaves_nothing(service: Indexed) -> None:
     absent = ["zebra", "kubernetes", "out of memory", " refunded ", "connection reset by peer", "Zugriff verweigert"]
-    assert [candidates(service.index, word) for word in absent] == [[]] * len(absent)
-    assert [candidates(service.index, word.upper(), ignore_case=True) for word in absent] == [[]] * len(absent)
+    assert [TextIndex(service.index).holding(sought(word)) for word in absent] == [[]] * len(absent)
+    assert [TextIndex(service.index).holding(sought(word.upper(), ignore_case=True)) for word in absent] == [[]] * len(
+        absent
+    )
 
 
 def test_a_trace_id_leaves_its_row_group(service: Indexed) -> None:
@@ -171,11 +176,11 @@ def test_a_trace_id_leaves_its_row_group(service: Indexed) -> None:
         line = chance.choice(service.messages[group])
         trace_id = line.rpartition("=")[2]
         for literal in (trace_id, f"trace_id={trace_id}", trace_id[3:25]):
-            at = candidates(service.index, literal)
+            at = TextIndex(service.index).holding(sought(literal))
             assert group in at
             found += 1
             wrong += len(at) - 1
-        wrong += len(candidates(service.index, hexadecimal(chance)))
+        wrong += len(TextIndex(service.index).holding(sought(hexadecimal(chance))))
     assert wrong <= found // 50
 
 
@@ -186,7 +191,7 @@ def test_an_order_number_between_words_leaves_its_row_group(service: Indexed) ->
     for _ in range(100):
         group = chance.randrange(3)
         number = chance.choice(service.messages[group]).partition("order ")[2].partition(" ")[0]
-        at = candidates(service.index, f"order {number} took")
+        at = TextIndex(service.index).holding(sought(f"order {number} took"))
         assert group in at
         others = holding(service.messages, lambda text, sought=f"order {number} took": sought in text)
         wrong += len(set(at) - others)
@@ -197,9 +202,9 @@ def test_an_id_in_an_attribute_leaves_its_row_group(service: Indexed) -> None:
     chance = random.Random(7)
     for _ in range(100):
         group = chance.randrange(3)
-        assert candidates_of_attribute(service.index, chance.choice(service.values[group])) == [group]
-    assert candidates_of_attribute(service.index, str(uuid.UUID(int=chance.getrandbits(128)))) == []
-    assert candidates_of_attribute(service.index, "short") == [0, 1, 2]
+        assert TextIndex(service.index).holding(sought_in_attribute(chance.choice(service.values[group]))) == [group]
+    assert TextIndex(service.index).holding(sought_in_attribute(str(uuid.UUID(int=chance.getrandbits(128))))) == []
+    assert TextIndex(service.index).holding(sought_in_attribute("short")) == [0, 1, 2]
 
 
 def test_the_index_is_small_beside_its_segment(service: Indexed) -> None:
@@ -220,10 +225,10 @@ def test_too_many_entries_make_a_row_group_a_candidate(monkeypatch: pytest.Monke
     assert len(whole.messages) > 4
     sought = lines[150]
     (group,) = holding(whole.messages, lambda text: sought in text)
-    assert candidates(whole.index, sought) == [group]
+    assert TextIndex(whole.index).holding(sought(sought)) == [group]
     # Its trigrams are in most row groups; its token is said to be in all that have too many.
-    assert len(candidates(bounded.index, sought)) > 2
-    assert group in candidates(bounded.index, sought)
+    assert len(TextIndex(bounded.index).holding(sought(sought))) > 2
+    assert group in TextIndex(bounded.index).holding(sought(sought))
 
 
 def test_the_python_and_the_jitted_hash_are_one() -> None:

@@ -32,8 +32,9 @@ from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present
 from lakerunner.query import files
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.files import CachedFile, Files, StoredObject
-from lakerunner.query.footers import Footers, read_footer
+from lakerunner.query.footers import Footer, read_footer
 from lakerunner.query.held import HeldFile
+from lakerunner.query.kept import Kept
 
 LOGS = Scan("s", "logs", ALL_TIME, ("message",))
 
@@ -290,11 +291,11 @@ class TestBounds:
             paths = [held.files[segment.id].path for segment in lake.segments]
             read = [read_footer(path, "key") for path in paths]
         objects = [named(n) for n in range(3)]
-        kept = Footers(2 * max(footer.bytes for footer in read))
+        kept: Kept[Footer] = Kept(2 * max(footer.bytes for footer in read))
         for object_, footer in zip(objects[:2], read[:2], strict=True):
-            kept.put(object_, footer)
+            kept.put(object_, footer, footer.bytes)
         assert kept.get(objects[0]) is read[0]
-        kept.put(objects[2], read[2])
+        kept.put(objects[2], read[2], read[2].bytes)
         assert [kept.get(object_) is not None for object_ in objects] == [True, False, True]
 
     def test_a_damaged_footer_is_corrupt_and_not_kept(self, lake: RealLake, tmp_path: Path) -> None:
@@ -329,7 +330,7 @@ def questions(draw: st.DrawFn) -> tuple[Scan, str, bool]:
     columns = draw(st.lists(st.sampled_from(PLAIN_COLUMNS), unique=True, max_size=4))
     attributes = draw(st.lists(st.sampled_from([CODE, ID, RARE]), unique=True, max_size=2))
     conditions, wheres = ((condition, more[0]), [sql, more[1]]) if draw(st.booleans()) else ((condition,), [sql])
-    used = {c.column if not isinstance(c, Present) else c.attribute for c in conditions}
+    used = {c for one in conditions for c in (one.attributes if isinstance(one, Present) else (one.column,))}
     columns += [c for c in used if isinstance(c, str) and c not in columns and c != "trace_id"]
     attributes += [c for c in used if isinstance(c, Attribute) and c not in attributes]
     ids = ("trace_id",) if "trace_id" in used else ()

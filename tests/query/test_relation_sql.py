@@ -15,7 +15,7 @@ from lakerunner.plan.scan import Attribute, Scan
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.held import HeldFile
 from lakerunner.query.macros import MACROS
-from lakerunner.query.scan import relation_sql, stored_columns
+from lakerunner.query.scan import Projections, relation_sql
 from lakerunner.query.unit import WorkUnit
 
 KEY = Attribute("attributes", "k")
@@ -48,7 +48,7 @@ def test_segments_that_differ_in_unused_columns_are_one_read(lake: Lake) -> None
         add(lake, n, "v", Shred(attributes={"k": "string", **keys}))
     assert sql_of(lake, SCAN).count("read_parquet") == 1
     assert rows_of(sql_of(lake, SCAN)) == [(f"m{n}", "v") for n in range(3)]
-    assert [stored_columns(SCAN, s) for s in lake.all] == [["message", "attributes", "attributes.k"]] * 3
+    assert [Projections(SCAN).stored(s) for s in lake.all] == [["message", "attributes", "attributes.k"]] * 3
 
 
 def test_a_column_of_another_type_is_not_cast_to_its_neighbours(lake: Lake) -> None:

@@ -208,30 +208,36 @@ def test_many_queries_at_once_within_a_small_cache(
 
 
 class TestLinks:
-    """A store that is a directory of this machine: nothing is copied."""
+    """A store that is a directory of this machine: nothing is copied, but what is linked counts as if it were, since
+    it would not go away if the store deleted it."""
 
-    def test_the_file_is_the_objects_own_while_it_is_held(self, segments: list[Segment], tmp_path: Path) -> None:
+    def test_the_file_is_the_objects_own(self, segments: list[Segment], tmp_path: Path) -> None:
         cache = cache_of(LocalStore(tmp_path / "store"), tmp_path, 1)
+        bytes_ = sum(segment.bytes for segment in segments)
         with cache.hold(SCAN, segments) as held:
             for segment in segments:
                 assert held.files[segment.id].path.samefile(tmp_path / "store" / segment.path)
                 assert held.files[segment.id].path.parent == cache.directory
-            assert (held.account.read, held.account.bytes_fetched, cache.size) == (4, 0, 0)
+            assert (held.account.read, held.account.bytes_fetched, cache.size) == (4, 0, bytes_)
             assert held.account.bytes_cached > 0
             with cache.hold(SCAN, segments[:1]):
                 pass
             assert files(tmp_path) == {name(segment) for segment in segments}
-        assert files(tmp_path) == set()
+        assert files(tmp_path) == set()  # there is no room to keep them
 
-    def test_a_deleted_segment_can_be_read_while_it_is_held(self, segments: list[Segment], tmp_path: Path) -> None:
+    def test_a_deleted_segment_can_be_read_as_long_as_there_is_room(
+        self, segments: list[Segment], tmp_path: Path
+    ) -> None:
         store = LocalStore(tmp_path / "store")
         data = bytes(store.get(segments[0].path, max_bytes=1 << 30))
         cache = cache_of(store, tmp_path)
         with cache.hold(SCAN, segments[:1]) as held:
             store.delete([segments[0].path])
             assert held.files[segments[0].id].path.read_bytes() == data
-        with pytest.raises(Absent):
-            cache.hold(SCAN, segments[:1]).__enter__()
+        with cache.hold(SCAN, segments[:1]) as held:
+            assert held.files[segments[0].id].path.read_bytes() == data
+        with cache_of(store, tmp_path / "other").hold(SCAN, segments[1:2]), pytest.raises(Absent):
+            cache_of(store, tmp_path / "third").hold(SCAN, segments[:1]).__enter__()
 
     @pytest.mark.parametrize("by", [-1, 1])
     def test_a_file_of_another_size_is_corrupt(self, by: int, segments: list[Segment], tmp_path: Path) -> None:

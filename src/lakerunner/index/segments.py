@@ -5,7 +5,9 @@ answer shows a compaction's old segments or its new ones, never both and never n
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from threading import Lock
 from typing import Any
 from uuid import UUID
 
@@ -18,12 +20,14 @@ from lakerunner.plan.fingerprints import fingerprint_groups
 from lakerunner.plan.scan import Condition
 
 # So many groups of fingerprints are asked for at once, each in its place in queries/segments.sql; more prune no better.
+_SETS_KEPT = 1000
 _WANTED = ("wanted_1", "wanted_2", "wanted_3", "wanted_4")
 
 
 class Segments:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._sets = _ColumnSets()
 
     def pick(
         self,
@@ -50,7 +54,7 @@ class Segments:
         with self._database.transaction() as transaction:
             rows = transaction.rows("segments.pick_pruned", dict.fromkeys(_WANTED) | values | wanted)
             held = [row[1:] for row in rows if row[1] is not None]
-            sets = _column_sets(transaction, {row[-1] for row in held})
+            sets = self._sets.of(transaction, {row[-1] for row in held})
         return Picked(tuple(_segment(row, sets) for row in held), rows[0][0])
 
     def get(self, organization: UUID, ids: Iterable[UUID]) -> list[Segment]:
@@ -66,7 +70,7 @@ class Segments:
     def _segments(self, query: str, values: Mapping[str, Any]) -> list[Segment]:
         with self._database.transaction() as transaction:
             rows = transaction.rows(query, values)
-            sets = _column_sets(transaction, {row[-1] for row in rows})
+            sets = self._sets.of(transaction, {row[-1] for row in rows})
         return [_segment(row, sets) for row in rows]
 
 
@@ -88,10 +92,27 @@ def replace(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -
         raise Conflict(f"a segment to replace is not live any more: one of {_names(old)}")
 
 
-def _column_sets(transaction: Transaction, ids: set[int]) -> dict[int, tuple[Column, ...]]:
-    """Sets never change and are shared by many segments: each is read once per answer."""
-    rows = transaction.rows("segments.column_sets", {"ids": list(ids)}) if ids else []
-    return {id_: tuple(Column(name, type_) for name, type_ in columns) for id_, columns in rows}
+class _ColumnSets:
+    """Sets never change and are shared by many segments: each is read once, and the last used are kept. Safe to use
+    from many threads."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[Column, ...]] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, transaction: Transaction, ids: set[int]) -> dict[int, tuple[Column, ...]]:
+        with self._lock:
+            known = {id_: self._kept[id_] for id_ in ids if id_ in self._kept}
+        new = list(ids - known.keys())
+        rows = transaction.rows("segments.column_sets", {"ids": new}) if new else []
+        read = {id_: tuple(Column(name, type_) for name, type_ in columns) for id_, columns in rows}
+        with self._lock:
+            for id_, columns in (known | read).items():
+                self._kept[id_] = columns
+                self._kept.move_to_end(id_)
+            while len(self._kept) > _SETS_KEPT:
+                self._kept.popitem(last=False)
+        return known | read
 
 
 def _column_set_id(columns: tuple[Column, ...]) -> int:

@@ -55,29 +55,48 @@ ORDER = 4
 HEADER = struct.Struct("<4sHHI" + "II" * len(BLOOMS))  # magic, version, 0, row groups, and (rows, probes) of each bloom
 
 _MASK = 2**64 - 1
+_LOW = np.uint64(2**32 - 1)
 _TOKEN = re.compile(rb"[" + TOKEN_BYTES + rb"]+")
 _RUN = re.compile(rb"[" + RUN_BYTES + rb"]{%d,}" % RUN_LEAST)
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 
-def candidates(index: bytes | memoryview, literal: str, *, ignore_case: bool = False) -> list[int]:
-    """The row groups that may hold a message with this literal in it. Ignoring case means one letter for one letter, as
-    SQL's ILIKE and regular expressions do it."""
+@dataclass(frozen=True)
+class Sought:
+    """What a text must have in it, hashed once, to be looked for in many indexes: of each bloom the hashes of its
+    entries, as two halves."""
+
+    entries: tuple[tuple[Bloom, Any, Any], ...]
+
+    @classmethod
+    def of(cls, asked: Iterable[tuple[Bloom, set[bytes]]]) -> Sought:
+        made = []
+        for bloom, entries in asked:
+            if entries:
+                hashes = np.array([digest(entry, bloom.seed) | 1 for entry in sorted(entries)], np.uint64)
+                made.append((bloom, hashes & _LOW, hashes >> np.uint64(32) | np.uint64(1)))
+        return cls(tuple(made))
+
+
+def sought(literal: str, *, ignore_case: bool = False) -> Sought:
+    """A message with this literal in it. Ignoring case means one letter for one letter, as SQL's ILIKE and regular
+    expressions do it."""
     # What another case of a sign beyond ASCII looks like is not for us to know: then nothing near it is asked for.
     parts = _BEYOND_ASCII.split(literal) if ignore_case else [literal]
     folded = [fold(part.encode()) for part in parts]
-    asked = [
-        (TOKENS, {token for part in folded for token in _bounded_tokens(part)}),
-        (GRAMS, {gram for part in folded for gram in grams(part)}),
-        (TRIGRAMS, {trigram for part in folded for trigram in _trigrams(part)}),
-    ]
-    return _Index(memoryview(index)).holding(asked)
+    return Sought.of(
+        [
+            (TOKENS, {token for part in folded for token in _bounded_tokens(part)}),
+            (GRAMS, {gram for part in folded for gram in grams(part)}),
+            (TRIGRAMS, {trigram for part in folded for trigram in _trigrams(part)}),
+        ]
+    )
 
 
-def candidates_of_attribute(index: bytes | memoryview, value: str) -> list[int]:
-    """The row groups that may hold a record with this string, or a longer one that holds it, as the value of one of its
-    own attributes: for ids, since only long runs of letters and digits are known."""
-    return _Index(memoryview(index)).holding([(GRAMS, set(grams(fold(value.encode()))))])
+def sought_in_attribute(value: str) -> Sought:
+    """A record with this string, or a longer one that holds it, as the value of one of its own attributes: for ids,
+    since only long runs of letters and digits are known."""
+    return Sought.of([(GRAMS, set(grams(fold(value.encode()))))])
 
 
 def fold(text: bytes) -> bytes:
@@ -128,46 +147,39 @@ def _trigrams(folded: bytes) -> Iterator[bytes]:
         yield classes[at : at + 3]
 
 
-class _Index:
+class TextIndex:
     """The file, with its header understood. Corrupt if it is not one that we know."""
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, file: bytes | memoryview) -> None:
+        data = memoryview(file)
         if len(data) < HEADER.size or bytes(data[:4]) != MAGIC:
             raise Corrupt("not a text index: it does not begin like one")
-        _, version, _, self._groups, *sizes = HEADER.unpack_from(data)
+        _, version, _, self.groups, *sizes = HEADER.unpack_from(data)
         if version != VERSION:
             raise Corrupt(f"a text index of version {version}: this release knows version {VERSION}")
         self._slices = {}
         at = HEADER.size
         for bloom, rows, probes in zip(BLOOMS, sizes[::2], sizes[1::2], strict=True):
-            end = at + -(-rows * self._groups // 8)
+            end = at + -(-rows * self.groups // 8)
             self._slices[bloom] = np.frombuffer(data[at:end], np.uint8), rows, probes
             at = end
         if len(data) != at:
             raise Corrupt(f"a text index of {len(data)} bytes: its header says {at}")
 
-    def holding(self, asked: Iterable[tuple[Bloom, set[bytes]]]) -> list[int]:
-        """The row groups whose blooms have all of these entries."""
-        alive = np.ones(self._groups, np.uint8)
-        for bloom, entries in asked:
-            for entry in entries:
-                for row in self._rows(bloom, entry):
-                    alive &= row
-                if not alive.any():
-                    return []
+    def holding(self, what: Sought) -> list[int]:
+        """The row groups that may hold it: those whose blooms have all of its entries."""
+        alive = np.ones(self.groups, bool)
+        for bloom, low, step in what.entries:
+            alive &= self._have(bloom, low, step)
         found: list[int] = np.flatnonzero(alive).tolist()
         return found
 
-    def _rows(self, bloom: Bloom, entry: bytes) -> Iterator[Any]:
-        """The rows of bits, a bit for each row group, that this entry sets; one of zeros where there are no entries."""
+    def _have(self, bloom: Bloom, low: Any, step: Any) -> Any:
+        """For each row group whether all bits of these entries are set; none has any where there are no entries."""
         bits, rows, probes = self._slices[bloom]
         if not rows:
-            yield np.zeros(self._groups, np.uint8)
-            return
-        value = digest(entry, bloom.seed) | 1
-        low, step = value & 0xFFFFFFFF, value >> 32 | 1
-        for probe in range(probes):
-            first = ((low + probe * step & 0xFFFFFFFF) * rows >> 32) * self._groups
-            last = first + self._groups
-            some = np.unpackbits(bits[first // 8 : -(-last // 8)], bitorder="little")
-            yield some[first % 8 : first % 8 + self._groups]
+            return np.zeros(self.groups, bool)
+        probed = low[:, None] + np.arange(probes, dtype=np.uint64) * step[:, None] & _LOW
+        first = (probed * np.uint64(rows) >> np.uint64(32)) * np.uint64(self.groups)
+        at = (first.reshape(-1, 1) + np.arange(self.groups, dtype=np.uint64)).astype(np.int64)
+        return (bits[at >> 3] >> (at & 7).astype(np.uint8) & 1).all(axis=0)

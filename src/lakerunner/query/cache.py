@@ -25,31 +25,32 @@ from uuid import UUID
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
-from lakerunner.model.text_index import SIDE_FILE
+from lakerunner.model.text_index import SIDE_FILE, TextIndex
 from lakerunner.objects.store import ObjectStore
 from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
 from lakerunner.query.blooms import NEUTRAL, hash_of, may_hold
 from lakerunner.query.files import CachedFile, Files, StoredObject
-from lakerunner.query.footers import Footer, Footers, footer_bytes, read_footer
+from lakerunner.query.footers import Footer, footer_bytes, read_footer
 from lakerunner.query.held import Held, HeldFile
+from lakerunner.query.kept import Kept
 from lakerunner.query.own_directory import OwnDirectory
 from lakerunner.query.prune import (
     BLOOM_FILTER,
     STATISTICS,
     TEXT_INDEX,
     TextFindings,
+    TextQuestions,
     Wanted,
-    asks_text_index,
-    find_texts,
     ids_asked_for,
     left_out,
     wanted_groups,
 )
-from lakerunner.query.scan import stored_columns
+from lakerunner.query.scan import Projections
 from lakerunner.query.spans import Span, joined, size, without
 
 _GLOB_SIGNS = "*?["
+_INDEX_LEAST = 64 << 10  # what a mapped file counts at least: so there are never too many of them
 _SMALL = 256 << 10  # a segment that is fetched whole at once
 _TAIL_LEAST = 64 << 10
 _CHUNK_IN_FOOTER = 160  # bytes, about
@@ -78,6 +79,15 @@ class _Needed:
     bytes: int
 
 
+class _Read:
+    """What was understood of files. Footers count as stored, parsed they are a few times larger; text indexes stay in
+    their files and are mapped."""
+
+    def __init__(self) -> None:
+        self.footers: Kept[Footer] = Kept(64 << 20)
+        self.text_indexes: Kept[TextIndex] = Kept(1 << 30)
+
+
 class SegmentCache:
     """Safe to use from many threads. `directory` is the one that was given, or one beside it if that is another
     process's."""
@@ -89,7 +99,7 @@ class SegmentCache:
         self.directory = self._own.path
         self._max_bytes = max_bytes
         self._files = Files(store, self.directory, max_bytes)
-        self._footers = Footers()
+        self._read = _Read()
 
     @property
     def size(self) -> int:
@@ -106,7 +116,7 @@ class SegmentCache:
         """The segments' files, with what the scan reads of them, which stay while the context lasts. Raises what the
         store raises; Corrupt for an object that is not of the size the index states; TooLarge when they cannot fit."""
         with self._files.holding() as held:
-            holding = _Holding(scan, self._files, self._footers, held, self._max_bytes)
+            holding = _Holding(scan, self._files, self._read, held, self._max_bytes)
             yield holding.of(list(segments))
 
     def close(self) -> None:
@@ -118,11 +128,13 @@ class SegmentCache:
 class _Holding:
     """One query's way through the steps."""
 
-    def __init__(self, scan: Scan, files: Files, footers: Footers, held: list[CachedFile], max_bytes: int) -> None:
+    def __init__(self, scan: Scan, files: Files, read: _Read, held: list[CachedFile], max_bytes: int) -> None:
         self._scan = scan
+        self._projections = Projections(scan)
+        self._text_questions = TextQuestions(scan)
         self._max_bytes = max_bytes
         self._files = files
-        self._footers = footers
+        self._footers, self._indexes = read.footers, read.text_indexes
         self._held = held
         self._fetched: dict[CachedFile, list[Span]] = {}
         self._needed: list[tuple[CachedFile, list[Span]]] = []
@@ -154,7 +166,7 @@ class _Holding:
 
     def _texts(self, segments: list[Segment]) -> dict[UUID, TextFindings]:
         """What text indexes say, of segments that have one that can be read. One that cannot leaves nothing out."""
-        if not asks_text_index(self._scan):
+        if not self._text_questions:
             return {}
         files: dict[UUID, CachedFile] = {}
         for segment in segments:
@@ -168,13 +180,18 @@ class _Holding:
         for segment in segments:
             with _without_index(segment):
                 if file := files.get(segment.id):
-                    self._files.want([(file, [(0, file.object.bytes)])])
-                    found[segment.id] = self._findings(file)
+                    if not file.whole:
+                        self._files.want([(file, [(0, file.object.bytes)])])
+                    found[segment.id] = self._text_questions.findings(self._index(file))
         return found
 
-    def _findings(self, file: CachedFile) -> TextFindings:
-        with self._forgetting(file), file.path.open("rb") as opened:
-            return find_texts(self._scan, memoryview(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)))
+    def _index(self, file: CachedFile) -> TextIndex:
+        index = self._indexes.get(file.object)
+        if index is None:
+            with self._forgetting(file), file.path.open("rb") as opened:
+                index = TextIndex(memoryview(mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ)))
+            self._indexes.put(file.object, index, max(file.object.bytes, _INDEX_LEAST))
+        return index
 
     # Footers
 
@@ -196,7 +213,7 @@ class _Holding:
         if footer is None:
             with self._forgetting(file):
                 footer = read_footer(file.path, file.object.key)
-            self._footers.put(file.object, footer)
+            self._footers.put(file.object, footer, footer.bytes)
         return footer
 
     @contextmanager
@@ -240,7 +257,7 @@ class _Holding:
         segment, file, footer = look.segment, look.file, look.footer
         rows = tuple((footer.rows[first][0], footer.rows[end - 1][1]) for first, end in groups)
         everything = groups == [(0, footer.groups)]
-        columns = stored_columns(self._scan, segment)
+        columns = self._projections.stored(segment)
         chunks = [footer.chunks(column) for column in columns]
         spans = [span for of in chunks for first, end in groups for group in of[first:end] for span in group]
         spans.append((segment.bytes - footer.bytes, segment.bytes))
@@ -250,7 +267,9 @@ class _Holding:
         else:
             blooms = [bloom for column in columns for bloom in footer.blooms(column)]
             spans += self._files.fill(file, blooms, NEUTRAL)
-        return _Needed(segment, file, None if everything else rows, spans, bytes_)
+        # What statistics leave out DuckDB leaves out by itself; where there is no hole it need not be told.
+        unsaid = file.whole and set(look.reasons.values()) <= {STATISTICS}
+        return _Needed(segment, file, None if everything or unsaid else rows, spans, bytes_)
 
     def _check_fits(self, needed: Iterable[tuple[CachedFile, int]]) -> None:
         need = sum(bytes_ for file, bytes_ in needed if not file.linked)

@@ -171,7 +171,7 @@ class Files:
     # With the lock held
 
     def _weigh(self, file: CachedFile) -> None:
-        cost = 0 if file.linked else size(file.here) + size(file.coming)
+        cost = size(file.here) + size(file.coming)
         self._cost += cost - file.cost
         file.cost = cost
 
@@ -189,7 +189,9 @@ class Files:
         if found != object_.bytes:
             path.unlink()
             raise Corrupt(f"{object_.key} has {found} bytes, the index states {object_.bytes}")
-        return CachedFile(object_, path, [(0, found)], linked=True)
+        file = CachedFile(object_, path, [(0, found)], linked=True)
+        self._weigh(file)
+        return file
 
     def _empty(self, object_: StoredObject) -> CachedFile:
         path = self._directory / object_.name
@@ -209,7 +211,7 @@ class Files:
             self._pool.submit(self._mark, file)
 
     def _useless(self, file: CachedFile) -> bool:
-        return not file.holders and not file.coming and (file.linked or not file.here)
+        return not file.holders and not file.coming and not file.here
 
     def _evict(self) -> None:
         if self._cost <= self._max_bytes:

@@ -7,25 +7,21 @@ is slow. `Footers` keeps those that were read last.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.query.files import StoredObject
 from lakerunner.query.spans import Span
 
 TRAILER = 8  # the length of the footer, and the magic
 BLOOM_LEAST = 47  # header and one block; older files do not state a filter's size
 _MAGIC = b"PAR1"
-_KEPT_BYTES = 64 << 20  # of footers as they are stored; parsed, they are a few times larger
 
 
 @dataclass(frozen=True)
@@ -116,30 +112,6 @@ class Footer:
             plain = schema.column(leaf).name == path
             leaves.setdefault(path if plain else path.partition(".")[0], []).append(leaf)
         return leaves
-
-
-class Footers:
-    """The footers that were used last, up to 64 MiB of them as they are stored. Safe to use from many threads."""
-
-    def __init__(self, max_bytes: int = _KEPT_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._kept: OrderedDict[StoredObject, Footer] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, object_: StoredObject) -> Footer | None:
-        with self._lock:
-            if object_ in self._kept:
-                self._kept.move_to_end(object_)
-            return self._kept.get(object_)
-
-    def put(self, object_: StoredObject, footer: Footer) -> None:
-        with self._lock:
-            if object_ not in self._kept:
-                self._kept[object_] = footer
-                self._bytes += footer.bytes
-            while self._bytes > self._max_bytes:
-                self._bytes -= self._kept.popitem(last=False)[1].bytes
 
 
 def footer_bytes(path: Path, key: str) -> int:

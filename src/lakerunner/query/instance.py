@@ -28,6 +28,7 @@ from lakerunner.query.macros import MACROS
 from lakerunner.query.scan import text
 
 _KEPT_WARM = 4
+_LENT_AT_MOST = 1000  # times, which bounds what it keeps of footers
 _numbers = count()  # of this process: workers and coordinators may share a directory
 _Settings = dict[str, str | bool | int | float | list[str]]
 _ALWAYS: _Settings = {
@@ -108,6 +109,7 @@ class _Instance:
     """Its directory is there while it is lent."""
 
     def __init__(self, directory: Path, limits: _Settings, spill_max: str) -> None:
+        self._lent = 0
         self._directory = directory
         self._files = directory / "files"
         self._spill = directory / "spill"
@@ -116,6 +118,8 @@ class _Instance:
         # Given to connect(), this limit is shown and not kept.
         self._root.execute(f"SET max_temp_directory_size = {text(spill_max)}")
         self._root.execute("SET GLOBAL TimeZone = 'UTC'")  # a connection has its own otherwise
+        # A footer never changes, and a file's name is its segment's: reading it again is half of a small query's time.
+        self._root.execute("SET GLOBAL parquet_metadata_cache = true")
         for macro in MACROS:
             self._root.execute(macro)
         for kernel in KERNELS:
@@ -146,8 +150,9 @@ class _Instance:
         """Take away what the work left; False if the instance is not fit for more."""
         spilled = self._spill.exists()
         shutil.rmtree(self._directory, ignore_errors=True)
+        self._lent += 1
         try:
-            return not spilled and self._root.execute("SELECT 1").fetchall() == [(1,)]
+            return not spilled and self._lent < _LENT_AT_MOST and self._root.execute("SELECT 1").fetchall() == [(1,)]
         except duckdb.Error:
             return False
 

@@ -42,12 +42,13 @@ CREATE MACRO attribute_map(columns, overflow) AS map_from_entries(list_sort(firs
     list_transform(map_entries(overflow), lambda e: {'key': e.key, 'value': typed_text(e.value)})
 ))))
 """
-# DuckDB's own cast rounds, and 23:59:59.9999999 becomes the next day; this one cuts, before 1970 too.
+# DuckDB's own cast rounds, and 23:59:59.9999999 becomes the next day; this one cuts, before 1970 too. One division, as
+# it is done for every row.
 _MICROSECONDS = """
 CREATE MACRO microseconds(t) AS make_timestamp(floor_of_thousand(epoch_ns(CAST(t AS TIMESTAMP_NS))))
 """
 _FLOOR_OF_THOUSAND = """
-CREATE MACRO floor_of_thousand(n) AS (n - (n % 1000 + 1000) % 1000) // 1000
+CREATE MACRO floor_of_thousand(n) AS CASE WHEN n >= 0 THEN n // 1000 ELSE (n - 999) // 1000 END
 """
 # A double as part * 2^(-32 * bin), part a whole number of at most 88 bits: exact, as is the sum of parts of one bin.
 # The exponent need only be about right. Multiplied in two steps, as 2^1074 is no double. What is no finite number is

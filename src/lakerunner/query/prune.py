@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from lakerunner.lakeql.tables import Kind, table_of_signal
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, SCOPES
-from lakerunner.model.text_index import candidates, candidates_of_attribute, fold, grams
+from lakerunner.model.text_index import Sought, TextIndex, fold, grams, sought, sought_in_attribute
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
 from lakerunner.query.footers import Bounds, Footer
@@ -53,30 +53,47 @@ class Wanted:
     pruned: dict[str, int]
 
 
-def asks_text_index(scan: Scan) -> bool:
-    """Whether the text index can say anything about these conditions."""
-    return scan.signal == "logs" and any(_texts(condition) for condition in scan.conditions)
+@dataclass(frozen=True)
+class _TextCondition:
+    """One of these texts must be there; `decides`: a row group without any of them holds no row that is wanted."""
+
+    column: str | Attribute
+    texts: tuple[Sought, ...]
+    decides: bool
 
 
-def find_texts(scan: Scan, index: memoryview) -> TextFindings:
-    """Corrupt if it is no text index."""
-    groups = len(candidates(index, ""))
-    alive = set(range(groups))
-    strings = []
-    for condition in scan.conditions:
-        texts = _texts(condition)
-        if isinstance(condition, Present) or not texts:
-            continue
-        if isinstance(condition.column, Attribute):
-            found = _union(candidates_of_attribute(index, text) for text in texts)
-            if isinstance(condition, Equals) and not any(map(_NOT_ONLY_A_STRING.fullmatch, texts)):
+class TextQuestions:
+    """What a scan asks of text indexes, made once for all of its segments."""
+
+    def __init__(self, scan: Scan) -> None:
+        conditions = scan.conditions if scan.signal == "logs" else ()
+        self._asked = [made for condition in conditions if (made := _text_condition(condition))]
+
+    def __bool__(self) -> bool:
+        """Whether a text index can say anything about the scan's conditions."""
+        return bool(self._asked)
+
+    def findings(self, index: TextIndex) -> TextFindings:
+        alive = frozenset(range(index.groups))
+        strings = []
+        for one in self._asked:
+            found = frozenset(group for text in one.texts for group in index.holding(text))
+            if one.decides:
                 alive &= found
-            else:
-                strings.append((condition.column, found))
-        else:
-            ignore_case = isinstance(condition, Contains) and condition.ignore_case
-            alive &= _union(candidates(index, text, ignore_case=ignore_case) for text in texts)
-    return TextFindings(groups, frozenset(alive), tuple(strings))
+            elif isinstance(one.column, Attribute):
+                strings.append((one.column, found))
+        return TextFindings(index.groups, alive, tuple(strings))
+
+
+def _text_condition(condition: Condition) -> _TextCondition | None:
+    texts = _texts(condition)
+    if isinstance(condition, Present) or not texts:
+        return None
+    if isinstance(condition.column, Attribute):
+        only_a_string = isinstance(condition, Equals) and not any(map(_NOT_ONLY_A_STRING.fullmatch, texts))
+        return _TextCondition(condition.column, tuple(map(sought_in_attribute, texts)), only_a_string)
+    ignore_case = isinstance(condition, Contains) and condition.ignore_case
+    return _TextCondition(condition.column, tuple(sought(t, ignore_case=ignore_case) for t in texts), decides=True)
 
 
 def left_out(scan: Scan, segment: Segment, footer: Footer, texts: TextFindings | None) -> dict[int, str]:
@@ -198,10 +215,6 @@ def _texts(condition: Condition) -> tuple[str, ...]:
         case _:
             return ()
     return texts if all(_encodable(text) and len(text.encode()) >= _LITERAL_LEAST for text in texts) else ()
-
-
-def _union(found: Iterable[list[int]]) -> frozenset[int]:
-    return frozenset(group for groups in found for group in groups)
 
 
 def _stored(signal: str) -> list[str]:

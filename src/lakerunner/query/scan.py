@@ -74,18 +74,32 @@ class _Outputs:
 
 def relation_sql(unit: WorkUnit, files: Mapping[UUID, HeldFile]) -> str:
     """The SELECT that gives what the scan states, in the order of the segments."""
-    scan = unit.leaf.scan
+    projections = Projections(unit.leaf.scan)
     held = [(files[segment.id], segment) for segment in unit.segments if segment.id in files]
     selects = [
         _select(outputs.listed) + _from([file for file, _ in run])
-        for (outputs, _), run in groupby(held, lambda one: _run(scan, *one))
+        for (outputs, _), run in groupby(held, lambda one: _run(projections.of(one[1]), one[0]))
     ]
-    return "\nUNION ALL\n".join(selects) if selects else empty_sql(scan)
+    return "\nUNION ALL\n".join(selects) if selects else empty_sql(unit.leaf.scan)
 
 
-def stored_columns(scan: Scan, segment: Segment) -> list[str]:
-    """The columns of the segment's file that the scan's relation reads."""
-    return [column.name for column in _outputs(scan, segment).stored]
+class Projections:
+    """What the scan's relation reads of each segment. Most segments share their columns with many others: those of one
+    set are looked at once, by the identity of the set, since a set may have hundreds."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self._known: dict[tuple[int, str], tuple[tuple[Column, ...], _Outputs]] = {}
+
+    def of(self, segment: Segment) -> _Outputs:
+        key = (id(segment.columns), segment.collector)
+        if key not in self._known:
+            self._known[key] = segment.columns, _outputs(self._scan, segment)  # kept, so that its id stays its own
+        return self._known[key][1]
+
+    def stored(self, segment: Segment) -> list[str]:
+        """The columns of the segment's file that are read."""
+        return [column.name for column in self.of(segment).stored]
 
 
 def quoted(name: str) -> str:
@@ -96,9 +110,9 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _run(scan: Scan, file: HeldFile, segment: Segment) -> tuple[_Outputs, Path | None]:
+def _run(outputs: _Outputs, file: HeldFile) -> tuple[_Outputs, Path | None]:
     """What neighbours in one SELECT have in common. A file of which only some rows may be read has its own."""
-    return _outputs(scan, segment), file.path if file.rows is not None else None
+    return outputs, file.path if file.rows is not None else None
 
 
 def _outputs(scan: Scan, segment: Segment) -> _Outputs:

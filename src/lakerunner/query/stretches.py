@@ -17,7 +17,7 @@ Stretch = tuple[Segment, ...]
 
 # The first round is small, so that its rows come early; the next ones grow, as each costs some ten milliseconds.
 FIRST_BYTES = 8 << 20
-_GROWTH = 8  # a round of full size is this many first ones, or more
+_GROWTH = 32  # a round of full size is this many first ones, or more
 _MOST = 48  # rounds of full size; those that grow come on top
 _OPENING_BYTES = 256 << 10  # what it costs to open a segment, as bytes read
 
