@@ -6,7 +6,9 @@ says what is wrong and where. The plan holds no organization: a scan can be give
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -17,19 +19,25 @@ from lakerunner.lakeql.allowed import check_allowed
 from lakerunner.lakeql.bounds import check_bounds
 from lakerunner.lakeql.compare import Comparisons
 from lakerunner.lakeql.constants import Constants
+from lakerunner.lakeql.dialect import written
 from lakerunner.lakeql.parameters import put_values
 from lakerunner.lakeql.prune import narrow_scans
-from lakerunner.lakeql.resolve import resolve
+from lakerunner.lakeql.resolve import Resolution, resolve
 from lakerunner.lakeql.rewrite import (
     fix_now,
+    further_columns,
+    hide_further_columns,
+    keep_names,
     keep_times_exact,
     output_names,
     read_attributes,
     take_columns,
 )
 from lakerunner.lakeql.source import MAX_LENGTH, Source
-from lakerunner.lakeql.split import Splitter
+from lakerunner.lakeql.spark import spark_sql
+from lakerunner.lakeql.split import Names, Splitter
 from lakerunner.model.errors import UserError
+from lakerunner.plan.spark import SparkPlan
 from lakerunner.plan.sql import SqlPlan
 from lakerunner.plan.types import Types
 
@@ -47,19 +55,54 @@ def compile_sql(
     a position where the text is wrong or asks for what is not available, NotAllowed where it asks for another
     organization, TooLarge beyond max_length characters. Without `types` workers group nothing."""
     source = Source(text)
-    try:
+    with _refusals():
         tree = source.parse(max_length)
         put_values(tree, parameters or {}, source)
-        return _compiled(tree, source, organization, Constants(now_ns), types)
+        made = _rewritten(tree, source, organization, Constants(now_ns))
+        return Splitter(made.resolution, made.names, made.named, types).plan(tree)
+
+
+def compile_spark(
+    text: str,
+    organization: UUID,
+    now_ns: int,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    max_length: int = MAX_LENGTH,
+) -> SparkPlan:
+    """The same query as Spark runs it whole. Refuses what `compile_sql` refuses, and what means other things to
+    Spark."""
+    source, constants = Source(text), Constants(now_ns)
+    with _refusals():
+        tree = source.parse(max_length)
+        put_values(tree, parameters or {}, source)
+        made = _rewritten(tree, source, organization, constants)
+        hide_further_columns(made.resolution, further_columns)
+        keep_names(made.names)
+        scans = tuple(draft.scan() for draft in made.resolution.drafts)
+        return SparkPlan(written(tree), spark_sql(tree, scans, source, constants), scans)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
     except RecursionError:
         raise UserError("the query is nested too deeply: give inner parts a name with WITH") from None
     except UnsupportedError as error:
         raise UserError(f"not available: {error}") from None
 
 
-def _compiled(
-    tree: exp.Query, source: Source, organization: UUID, constants: Constants, types: Types | None
-) -> SqlPlan:
+@dataclass(frozen=True)
+class _Rewritten:
+    """What is known of a tree that means the same over its scans, and is not yet split (lakeql/split.py)."""
+
+    resolution: Resolution
+    names: Names
+    named: dict[int, set[str]]
+
+
+def _rewritten(tree: exp.Query, source: Source, organization: UUID, constants: Constants) -> _Rewritten:
     check_allowed(tree, source)
     check_bounds(tree, constants, source)
     names = output_names(tree)
@@ -71,4 +114,4 @@ def _compiled(
     fix_now(tree, constants)
     named = {id(draft): set(draft.columns) for draft in resolution.drafts}
     take_columns(tree, resolution)
-    return Splitter(resolution, names, named, types).plan(tree)
+    return _Rewritten(resolution, names, named)
