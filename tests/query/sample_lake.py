@@ -33,6 +33,7 @@ from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import Limits
 from lakerunner.query.instance import Instances
+from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker, Worker, Workers
 
@@ -294,9 +295,16 @@ class Lake:
         cache = SegmentCache(self.store, self.directory / "cache", limits.pop("cache_bytes", 1 << 30))
         return QueryWorker(cache, self.instances(**limits))
 
-    def engine(self, worker: Worker | None = None, workers: Workers | None = None, **limits: Any) -> Engine:
+    def engine(
+        self,
+        worker: Worker | None = None,
+        workers: Workers | None = None,
+        outgrown: Outgrown | None = None,
+        **limits: Any,
+    ) -> Engine:
         coordinator = Coordinator(self.instances(**limits))
-        return Engine(self, workers or OneWorker(worker or self.worker(**limits)), coordinator)
+        alone = workers or OneWorker(worker or self.worker(**limits))
+        return Engine(self, alone, coordinator, outgrown=outgrown)
 
     def plain(self) -> duckdb.DuckDBPyConnection:
         """DuckDB over a table `logs` of all own records."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from lakerunner.lakeql import compile_sql
+from lakerunner.lakeql import compile_spark, compile_sql
 from lakerunner.lakeql.explain import Wanted, read_statement
+from lakerunner.model.errors import UserError
 from lakerunner.model.segment import Segment
+from lakerunner.plan.scan import Scan
 from lakerunner.plan.sql import SqlPlan
 from lakerunner.query.account import Account, total
 from lakerunner.query.answer import Answer
@@ -23,6 +25,7 @@ from lakerunner.query.explain import Explained, explained_lines
 from lakerunner.query.feed import Feed, Feeds
 from lakerunner.query.gather import Gather, Gathering
 from lakerunner.query.known_segments import KnownSegments, Pick, SegmentIndex
+from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.rounds import InRounds, Round
 from lakerunner.query.stretches import FIRST_BYTES, cut
@@ -62,7 +65,8 @@ class Job:
 
 
 class Engine:
-    """Safe to use from many threads. `results` None: every query is run. `first_bytes` is the size of a first round."""
+    """Safe to use from many threads. `results` None: every query is run. `first_bytes` is the size of a first round.
+    `outgrown` answers engine=spark; without it such questions are refused."""
 
     def __init__(
         self,
@@ -74,6 +78,7 @@ class Engine:
         results: ResultCache | None = None,
         clock: Callable[[], float] = time.monotonic,
         first_bytes: int = FIRST_BYTES,
+        outgrown: Outgrown | None = None,
     ) -> None:
         self._segments = KnownSegments(index)
         self._workers = workers
@@ -82,11 +87,14 @@ class Engine:
         self._results = results
         self._clock = clock
         self._first_bytes = first_bytes
+        self._outgrown = outgrown
         self._syntax = Syntax()
         self._types = BoundTypes()
 
     def sql(self, organization: UUID, question: Question) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
+        if question.engine != "duckdb":
+            return self._elsewhere(organization, question)
         began = self._clock()
         statement = read_statement(question.text)
         plan = compile_sql(
@@ -94,7 +102,7 @@ class Engine:
         )
         self._syntax.check(statement.query)
         planned = self._clock()
-        picks = self._picks(organization, plan, question.now_ns)
+        picks = self._picks(organization, plan.scans, question.now_ns)
         seconds = {"plan": planned - began, "pick": self._clock() - planned}
         before = replace(total(pick.account for pick in picks), seconds=seconds)
         job = Job(organization, plan, picks, question.partial, before)
@@ -102,6 +110,16 @@ class Engine:
             return self._kept(job)
         lines = explained_lines(plan, picks, len(job.stretches(self._first_bytes)))
         return Explained(lines, before, self.run(job) if statement.wanted == Wanted.MEASURED else None)
+
+    def _elsewhere(self, organization: UUID, question: Question) -> Answer:
+        if question.engine != "spark":
+            raise UserError(f"there is no engine {question.engine!r}: it is duckdb or spark")
+        if self._outgrown is None:
+            raise UserError("engine=spark is not configured here: set query_spark")
+        plan = compile_spark(question.text, organization, question.now_ns, parameters=question.parameters)
+        self._syntax.check(question.text)
+        picks = self._picks(organization, plan.scans, question.now_ns)
+        return self._outgrown.answer(organization, plan, [pick.segments for pick in picks])
 
     def run(self, job: Job) -> Answer:
         """At once: the work begins when the answer is looked at."""
@@ -118,14 +136,14 @@ class Engine:
         key = result_key(job.organization, job.plan, [pick.segments for pick in job.picks])
         return self._results.find(key, job.before) or self._results.keeping(key, self.run(job))
 
-    def _picks(self, organization: UUID, plan: SqlPlan, now_ns: int) -> tuple[Pick, ...]:
+    def _picks(self, organization: UUID, scans: Sequence[Scan], now_ns: int) -> tuple[Pick, ...]:
         """Scans over the same range read the same segments, also when a compaction commits in between."""
         picked: dict[Any, Pick] = {}
-        for scan in plan.scans:
+        for scan in scans:
             asked = (scan.signal, scan.time, scan.conditions)
             if asked not in picked:
                 picked[asked] = self._segments.pick(organization, scan, now_ns)
-        return tuple(picked[scan.signal, scan.time, scan.conditions] for scan in plan.scans)
+        return tuple(picked[scan.signal, scan.time, scan.conditions] for scan in scans)
 
     def _round(self, job: Job, segments: Sequence[Sequence[Segment]], *, is_first: bool) -> Round:
         """Later rounds are begun before they are read, and several leaves are read one after the other: their rows wait

@@ -1,0 +1,117 @@
+"""engine=spark: the same question, answered by Spark over the same picked segments, for what outgrows DuckDB's workers.
+
+Spark itself is elsewhere (pipeline/ask/) and is handed in. What is here makes its answers the same: names and types of
+the answer's columns are those that DuckDB gives the query, which is bound to empty relations to find them. What DuckDB
+would refuse is so refused too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from threading import Lock
+from typing import Protocol
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+
+from lakerunner.model.segment import Segment
+from lakerunner.plan.spark import SparkPlan
+from lakerunner.plan.sql import Leaf
+from lakerunner.query.account import Account
+from lakerunner.query.failures import cancelled
+from lakerunner.query.guard import check_sql
+from lakerunner.query.instance import Instances, lock
+from lakerunner.query.running import Running
+from lakerunner.query.scan import empty_sql, quoted
+from lakerunner.query.unit import WorkUnit
+
+
+class SparkRun(Protocol):
+    """One query in Spark."""
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Once: the rows, in this schema. Begins the work."""
+
+    def cancel(self) -> None:
+        """From any thread, at any time. Cancelling twice is fine."""
+
+
+class Spark(Protocol):
+    """Safe to use from many threads."""
+
+    def start(self, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
+        """At once. `segments` are those of each of the plan's scans, in their order."""
+
+
+class Outgrown:
+    """Safe to use from many threads."""
+
+    def __init__(self, spark: Spark, instances: Instances) -> None:
+        self._spark = spark
+        self._instances = instances
+
+    def answer(self, organization: UUID, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkAnswer:
+        """At once: the work begins when the answer is looked at."""
+        # A unit refuses segments that are not the organization's own.
+        leaves = [Leaf(scan, "") for scan in plan.scans]
+        units = [WorkUnit(organization, leaf, tuple(picked)) for leaf, picked in zip(leaves, segments, strict=True)]
+        read = sum(len(unit.segments) for unit in units)
+        bound = Running(plan.sql, lambda held: self._bind(held, plan), self._instances.limits)
+        run = self._spark.start(plan, [unit.segments for unit in units])
+        return SparkAnswer(run, bound, Account(considered=read, read=read, workers={"spark": read}))
+
+    def _bind(self, held: ExitStack, plan: SparkPlan) -> duckdb.DuckDBPyConnection:
+        connection = self._instances.open(held)
+        for scan in plan.scans:
+            connection.execute(f"CREATE TEMP VIEW {quoted(scan.relation)} AS {empty_sql(scan)}")
+        check_sql(connection, plan.sql, {scan.relation for scan in plan.scans})
+        lock(connection)
+        return connection
+
+
+class SparkAnswer:
+    """An Answer (query/answer.py). `bound` is the same query over nothing, in DuckDB."""
+
+    def __init__(
+        self, run: SparkRun, bound: Running, account: Account, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._run = run
+        self._bound = bound
+        self._account = account
+        self._clock = clock
+        self._schema: pa.Schema | None = None
+        self._lock = Lock()
+        self._closed = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        with self._lock:
+            if self._schema is None:
+                self._schema = self._bound.schema
+                self._bound.close()
+            return self._schema
+
+    @property
+    def account(self) -> Account:
+        return self._account
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        if self._closed:
+            raise cancelled()
+        began, rows = self._clock(), 0
+        try:
+            for batch in self._run.batches(schema):
+                rows += batch.num_rows
+                yield batch
+        finally:
+            self._account += Account(rows=rows, seconds={"spark": self._clock() - began})
+            self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        self._bound.close()
+        self._run.cancel()
