@@ -15,9 +15,11 @@ from sqlglot import exp
 
 from lakerunner.lakeql.constants import Constants, integer
 from lakerunner.lakeql.source import Source
-from lakerunner.lakeql.spark.expressions import Expressions, direction
+from lakerunner.lakeql.spark.expressions import WRITERS
 from lakerunner.lakeql.spark.scope import Output, Relation, Scope
 from lakerunner.lakeql.spark.values import ORDERED, Refusals, Type, Value, common, typed
+from lakerunner.lakeql.spark.windows import direction, has_aggregate
+from lakerunner.lakeql.spark.writer import Writer
 from lakerunner.lakeql.tables import table_of_signal
 from lakerunner.plan.scan import Scan, attribute_column, id_column
 from lakerunner.plan.spark import place
@@ -55,7 +57,7 @@ class _Translation:
         self._scans = {scan.relation: scan for scan in scans}
         self._numbers = count(1)
         self._ctes: _Named = {}
-        self._expressions = Expressions(self._refusals, constants, self._inner)
+        self._expressions = Writer(WRITERS, self._refusals, constants, self._inner)
 
     def query(self, node: exp.Expr, outer: Scope | None, ctes: _Named) -> _Query:
         written, ctes = self._with(node, outer, ctes)
@@ -121,7 +123,8 @@ class _Translation:
             clause = node.args.get(name)
             if clause is None:
                 continue
-            number = integer(clause.expression) if isinstance(clause, exp.Limit | exp.Offset) else None
+            plain = isinstance(clause, exp.Limit | exp.Offset) and not clause.args.get("limit_options")
+            number = integer(clause.expression) if plain else None
             if number is None or not 0 <= number < 1 << 31:
                 raise self._refusals.not_available(f"this {name.upper()}", clause, "a literal number is")
             written += f" {name.upper()} {number}"
@@ -291,7 +294,7 @@ class _Select:
         if any(group.args.get(name) for name in _GROUPINGS):
             raise self._refusals.not_available("ROLLUP, CUBE or GROUPING SETS", group)
         if group.args.get("all"):
-            plain = [not self._expressions.aggregates(node) for node in self._node.expressions]
+            plain = [not has_aggregate(node) for node in self._node.expressions]
             if len(plain) != len(shown):
                 raise self._refusals.not_available("GROUP BY ALL with *", group)
             keys = [output.value for output, is_key in zip(shown, plain, strict=True) if is_key]

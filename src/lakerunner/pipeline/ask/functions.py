@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import arrow_udf
+from pyspark.sql.pandas.functions import arrow_udf
 
 _NUMBER = re.compile(
     r"[ \t\n\v\f\r]*([+-]?)((?:\d+(?:_\d+)*)?)(\.?)((?:\d+(?:_\d+)*)?)(?:[eE]([+-]?\d+))?[ \t\n\v\f\r]*"
@@ -110,4 +110,4 @@ _FUNCTIONS = {
 
 def register_functions(session: SparkSession) -> None:
     for name, (function, kind) in _FUNCTIONS.items():
-        session.udf.register(name, arrow_udf(function, kind))
+        session.udf.register(name, arrow_udf(function, kind))  # type: ignore[call-overload]

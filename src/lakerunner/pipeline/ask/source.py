@@ -39,7 +39,9 @@ class ScanWork:
 def load_scan(session: SparkSession, work: ScanWork) -> DataFrame:
     """The scan's rows, in the columns that plan/spark.py names."""
     # The source knows its work as a part of its class, which travels to tasks and is in no plan that Spark shows.
-    kind: type[_Source] = type("ScanSource", (_Source,), {"work": work, "source_name": f"lakerunner_{work.scan.relation}"})
+    kind: type[_Source] = type(
+        "ScanSource", (_Source,), {"work": work, "source_name": f"lakerunner_{work.scan.relation}"}
+    )
     session.dataSource.register(kind)
     schema = from_arrow_schema(scan_schema(work.scan), prefer_timestamp_ntz=False)
     return session.read.format(kind.source_name).schema(schema).load()
