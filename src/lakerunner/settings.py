@@ -77,6 +77,7 @@ class Settings:
     worker_units: int = _setting(0, "units that a worker runs at once, each with query_memory; 0: 2 to 4, by cores")
     result_cache_bytes: int = _setting(64 << 20, "memory for answers that are kept, an eighth of it for one; 0: none")
     result_cache_seconds: float = _setting(300.0, "how long an answer is kept; it is never stale")
+    query_spark: str = _setting("shared", "engine=spark: shared (by the session of up), own (opened when asked), off")
     query_concurrency: int = _setting(8, "queries that run at once; more wait, then are turned away")
     org_concurrent_queries: int = _setting(0, "of these, of one organization; 0: three quarters, so others get through")
     org_queries_per_second: float = _setting(100.0, "of one organization; `lakerunner orgs limit` sets another for one")

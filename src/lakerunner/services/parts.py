@@ -24,6 +24,7 @@ from lakerunner.model.errors import Conflict, Unavailable, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
 from lakerunner.query.assign import UnitSize
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
@@ -32,20 +33,23 @@ from lakerunner.query.failures import Limits
 from lakerunner.query.gather import Gathering
 from lakerunner.query.inflow import Spool
 from lakerunner.query.instance import Instances
+from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.slots import Slots
 from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.runtime import Runtime
+from lakerunner.services.spark import ProcessSpark
 from lakerunner.settings import Settings
 
 Say = Callable[[str], None]
 _KEYLESS = b""  # no digest of any secret
+_QUERY_SPARK = ("shared", "own", "off")
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What nearly every process has: settings, index, store, bus."""
+    """What nearly every process has: settings, index, store, bus; and Spark, for those that ask for it."""
 
     settings: Settings
     runtime: Runtime
@@ -54,6 +58,7 @@ class Parts:
     address: StoreAddress
     bus: Bus
     keys: KeyCache
+    spark: ProcessSpark
 
 
 def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
@@ -64,7 +69,16 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
     bus = open_bus(settings.bus, pool=index.pool, url=index.url, topic_prefix=settings.bus_topic_prefix)
     runtime.defer("bus", bus.close)
     say(f"bus on {_without_secrets(settings.bus)}")
-    return Parts(settings, runtime, index, store, address, bus, open_key_cache(settings, index))
+    return Parts(
+        settings,
+        runtime,
+        index,
+        store,
+        address,
+        bus,
+        open_key_cache(settings, index),
+        ProcessSpark(settings, runtime),
+    )
 
 
 def open_index(settings: Settings, runtime: Runtime, say: Say) -> Index:
@@ -117,12 +131,27 @@ def open_workers(settings: Settings, runtime: Runtime, store: ObjectStore, say: 
     return remote
 
 
-def open_engine(settings: Settings, index: Index, workers: Workers) -> Engine:
+def open_outgrown(parts: Parts) -> Outgrown | None:
+    """What answers engine=spark, where this process may: by the session it has, or by one opened at the first such
+    question."""
+    settings = parts.settings
+    if settings.query_spark not in _QUERY_SPARK:
+        raise UserError(f"setting query_spark is {settings.query_spark!r}: it is one of {', '.join(_QUERY_SPARK)}")
+    if settings.query_spark == "off" or (settings.query_spark == "shared" and not parts.spark.is_open):
+        return None
+    queries = SparkQueries(
+        parts.spark.session, parts.address, AskLimits(settings.query_seconds, settings.query_max_rows)
+    )
+    return Outgrown(queries, _open_instances(settings, _limits(settings)))
+
+
+def open_engine(parts: Parts, workers: Workers) -> Engine:
+    settings = parts.settings
     coordinator = Coordinator(_open_instances(settings, _limits(settings)))
     spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
     gathering = Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
     results = ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
-    return Engine(index, workers, coordinator, gathering, results=results)
+    return Engine(parts.index, workers, coordinator, gathering, results=results, outgrown=open_outgrown(parts))
 
 
 def _spill_directory(settings: Settings) -> Path:

@@ -50,7 +50,6 @@ from lakerunner.services.queue_door import QueueDoor
 from lakerunner.services.queues import open_queues
 from lakerunner.services.relay import Relay
 from lakerunner.services.runtime import Runtime
-from lakerunner.services.spark import open_spark
 from lakerunner.settings import Settings
 
 Routes = list[BaseRoute]
@@ -105,7 +104,7 @@ def add_boxer(parts: Parts, _say: Say) -> Routes:
 def add_ingest(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     mappings = read_mapping_file(settings.mapping_file)
-    spark = open_spark(settings, parts.runtime)
+    spark = parts.spark.session()
     say(f"Spark {spark.version} on {settings.spark_master}")
     limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes, settings.failpoint)
     for spec in SIGNALS.values():
@@ -120,7 +119,7 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     workers = open_workers(settings, parts.runtime, parts.store, say)
-    engine = open_engine(settings, parts.index, workers)
+    engine = open_engine(parts, workers)
     who = _authenticator(parts)
     limits = open_query_limits(settings)
     sql = SqlApi(engine, who, now_ns, limits)

@@ -1,8 +1,9 @@
-"""The Spark session of a process: opened once, warmed, closed by the runtime."""
+"""The Spark session of a process: opened once, by whoever needs it first, warmed, closed by the runtime."""
 
 from __future__ import annotations
 
 import os
+from threading import Lock
 
 from pyspark.sql import SparkSession
 
@@ -13,7 +14,28 @@ from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
 
-def open_spark(settings: Settings, runtime: Runtime) -> SparkSession:
+class ProcessSpark:
+    """Safe to use from many threads."""
+
+    def __init__(self, settings: Settings, runtime: Runtime) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._lock = Lock()
+        self._session: SparkSession | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._session is not None
+
+    def session(self) -> SparkSession:
+        """Opens it the first time, which takes seconds."""
+        with self._lock:
+            if self._session is None:
+                self._session = _open(self._settings, self._runtime)
+            return self._session
+
+
+def _open(settings: Settings, runtime: Runtime) -> SparkSession:
     work = settings.home.resolve() / "spark"
     spark_settings = SparkSettings(
         master=settings.spark_master,

@@ -10,7 +10,7 @@ from lakerunner.lakeql.spark.aggregates import AGGREGATES, WINDOW_FUNCTIONS
 from lakerunner.lakeql.spark.casts import cast, target
 from lakerunner.lakeql.spark.functions import FUNCTIONS, bucketed, concatenated, part_signature, truncated
 from lakerunner.lakeql.spark.scope import Scope
-from lakerunner.lakeql.spark.values import NULL, Type, Value, text
+from lakerunner.lakeql.spark.values import Type, Value, text
 from lakerunner.lakeql.spark.windows import aggregate
 from lakerunner.lakeql.spark.writer import Writer, Writers
 from lakerunner.model.time import MAX_NS
@@ -51,9 +51,11 @@ def _call(w: Writer, node: exp.Anonymous, scope: Scope) -> Value:
     name = node.name.lower()
     if name in AGGREGATES or name in WINDOW_FUNCTIONS:
         return aggregate(w, node, scope, "")
-    special = _SPECIAL.get(name)
-    if special:
-        return special(w, node, scope)
+    if name in _SPECIAL:
+        write, fewest, most = _SPECIAL[name]
+        if not fewest <= len(node.expressions) <= most:
+            raise w.refusals.not_available(f"{name} of {len(node.expressions)} arguments", node)
+        return write(w, node, scope)
     return _signed(w, name, node.expressions, node, scope)
 
 
@@ -127,7 +129,7 @@ def _date_trunc(w: Writer, node: exp.Anonymous, scope: Scope) -> Value:
 
 def _time_bucket(w: Writer, node: exp.Anonymous, scope: Scope) -> Value:
     width = w.constants.interval(node.expressions[0])
-    value = w.value(node.expressions[1], scope) if len(node.expressions) == 2 else NULL
+    value = w.value(node.expressions[1], scope)
     if not width or width.months or value.type is not Type.TIMESTAMP:
         raise w.refusals.not_available("time_bucket as it stands here", node, "give days or less, and a time")
     size = width.days * 86_400_000_000 + width.ns // 1000
@@ -136,14 +138,16 @@ def _time_bucket(w: Writer, node: exp.Anonymous, scope: Scope) -> Value:
     return bucketed(size, value)
 
 
-_SPECIAL: dict[str, Callable[[Writer, exp.Anonymous, Scope], Value]] = {
-    **dict.fromkeys(("coalesce", "ifnull", "greatest", "least"), _chosen),
-    "nullif": _nullif,
-    "if": _if,
-    "concat": _concat,
-    **dict.fromkeys(("date_part", "datepart"), _date_part),
-    **dict.fromkeys(("date_trunc", "datetrunc"), _date_trunc),
-    "time_bucket": _time_bucket,
+# With the fewest and the most arguments that each takes.
+_SPECIAL: dict[str, tuple[Callable[[Writer, exp.Anonymous, Scope], Value], int, int]] = {
+    **dict.fromkeys(("coalesce", "greatest", "least"), (_chosen, 1, 1000)),
+    "ifnull": (_chosen, 2, 2),
+    "nullif": (_nullif, 2, 2),
+    "if": (_if, 3, 3),
+    "concat": (_concat, 1, 1000),
+    **dict.fromkeys(("date_part", "datepart"), (_date_part, 2, 2)),
+    **dict.fromkeys(("date_trunc", "datetrunc"), (_date_trunc, 2, 2)),
+    "time_bucket": (_time_bucket, 2, 2),
 }
 CALLS: Writers = {
     exp.Cast: _cast,
