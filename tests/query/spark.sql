@@ -1,11 +1,17 @@
+SELECT * FROM logs WHERE severity = 'ERROR'
+SELECT attributes['http.status_code'], attributes['ratio'], attributes['ok'], attributes['raw'], attributes['big'] FROM logs
+SELECT time_bucket(INTERVAL '7 minutes', timestamp) AS b, severity, count(*) FROM logs GROUP BY b, severity
+SELECT sum(severity_number), avg(severity_number), sum(fingerprint), avg(fingerprint), sum(flags), max(flags), avg(flags) FROM logs
+SELECT contains(message, 'log'), starts_with(message, 'user'), ends_with(message, 'two'), message LIKE '%"quoted"_\%', message ILIKE 'USER%', message NOT LIKE '%boom' FROM logs
+SELECT try_cast(attributes['ratio'] AS DOUBLE) AS r, try_cast(attributes['big'] AS BIGINT) AS b, count(*) FROM logs GROUP BY r, b
+SELECT service_name, row_number() OVER (PARTITION BY service_name ORDER BY timestamp, fingerprint) AS r FROM logs QUALIFY r <= 3 ORDER BY timestamp, fingerprint
+
 SELECT count(*) FROM logs
 SELECT severity, count(*) AS n FROM logs GROUP BY severity ORDER BY n DESC, severity
-SELECT * FROM logs WHERE severity = 'ERROR'
 SELECT * EXCLUDE (attributes, resource_attrs, scope_attrs) FROM logs
 SELECT attributes FROM logs
 SELECT resource_attrs, scope_attrs FROM logs
 SELECT timestamp, observed_timestamp, trace_id, span_id, flags, fingerprint FROM logs
-SELECT attributes['http.status_code'], attributes['ratio'], attributes['ok'], attributes['raw'], attributes['big'] FROM logs
 SELECT attributes['http.Method'], attributes['http.method'], attributes['list'], attributes['nested'], attributes['wrapped'], attributes['it''s'] FROM logs
 SELECT resource_attrs['pod'], scope_attrs['lib'], attributes['absent'] FROM logs
 SELECT attributes['ratio'] AS r, count(*) FROM logs GROUP BY r ORDER BY r
@@ -16,14 +22,12 @@ SELECT count(*) FROM logs WHERE timestamp >= '2024-01-01 01:00:00' AND timestamp
 SELECT message, timestamp FROM logs WHERE timestamp < '1970-01-01'
 SELECT date_trunc('hour', timestamp) AS h, count(*) FROM logs GROUP BY h ORDER BY h
 SELECT date_trunc('week', timestamp), date_trunc('month', timestamp), date_trunc('day', timestamp), count(*) FROM logs GROUP BY ALL
-SELECT time_bucket(INTERVAL '7 minutes', timestamp) AS b, severity, count(*) FROM logs GROUP BY b, severity
 SELECT hour(timestamp), minute(timestamp), second(timestamp), year(timestamp), month(timestamp), day(timestamp), count(*) FROM logs GROUP BY ALL
 SELECT dayofweek(timestamp), isodow(timestamp), week(timestamp), quarter(timestamp), dayofyear(timestamp), count(*) FROM logs GROUP BY ALL
 SELECT epoch(timestamp), epoch_ms(timestamp), epoch_us(timestamp), epoch_ns(timestamp), EXTRACT(hour FROM timestamp) FROM logs
 SELECT timestamp + INTERVAL 1 MONTH, timestamp - INTERVAL '90 minutes', CAST(timestamp AS DATE), CAST(timestamp AS TIMESTAMP) FROM logs
 SELECT count(*) FROM logs WHERE timestamp > now() - INTERVAL 2 HOUR
 SELECT count(*), today() AS today FROM logs WHERE CAST(timestamp AS DATE) = DATE '2024-01-01'
-SELECT sum(severity_number), avg(severity_number), sum(fingerprint), avg(fingerprint), sum(flags), max(flags), avg(flags) FROM logs
 SELECT service_name, sum(severity_number * 1.5), sum(severity_number / 7), min(fingerprint), max(message) FROM logs GROUP BY service_name
 SELECT severity_number / 0, severity_number // 4, -severity_number, severity_number % 4, fingerprint // 1000, 2 * severity_number + 1 FROM logs
 SELECT (severity_number - 9) / (severity_number - 9), 7 / 2, 7 // 2, 0.5 + 1, 1e3, 9223372036854775807 FROM logs LIMIT 1000
@@ -34,10 +38,8 @@ SELECT service_name, arg_max(message, fingerprint), min_by(attributes['ok'], fin
 SELECT lower(message), upper(message), length(message), strlen(message), left(message, 3), right(message, 3), substring(message, 3, 4) FROM logs
 SELECT replace(message, 'user', 'User'), strpos(message, 'o'), md5(message), message || '!' || service_name, concat(message, NULL, severity_number) FROM logs
 SELECT upper(service_name), count(*) FROM logs GROUP BY upper(service_name) ORDER BY upper(service_name)
-SELECT contains(message, 'log'), starts_with(message, 'user'), ends_with(message, 'two'), message LIKE '%"quoted"_\%', message ILIKE 'USER%', message NOT LIKE '%boom' FROM logs
 SELECT regexp_matches(message, '\d+ logged'), regexp_matches(message, 'A.*TWO', 'i'), message ~ '. boom', regexp_full_match(message, 'user .*') FROM logs
 SELECT try_cast(attributes['http.status_code'] AS INTEGER) AS code, count(*) FROM logs GROUP BY code
-SELECT try_cast(attributes['ratio'] AS DOUBLE) AS r, try_cast(attributes['big'] AS BIGINT) AS b, count(*) FROM logs GROUP BY r, b
 SELECT sum(try_cast(attributes['ratio'] AS DOUBLE)) FROM logs WHERE attributes['ratio'] IN ('0.5', '3', '1e+16')
 SELECT round(severity_number / 7, 2), floor(severity_number / 7), ceil(severity_number / 7), abs(severity_number - 10), round(-2.5::DOUBLE) FROM logs
 SELECT CAST(severity_number AS VARCHAR), CAST(fingerprint AS DOUBLE), CAST(2.5::DOUBLE AS INTEGER), CAST('12' AS BIGINT), CAST(flags AS BIGINT) + 1 FROM logs
@@ -46,7 +48,6 @@ SELECT CASE severity WHEN 'ERROR' THEN 1 WHEN 'WARN' THEN 2.5 END, coalesce(attr
 SELECT severity IS NULL, body IS NOT NULL, NOT severity = 'INFO', severity IS DISTINCT FROM body, severity_number BETWEEN 10 AND 13, severity IN ('INFO', 'WARN') FROM logs
 SELECT count(*) FROM logs WHERE trace_id IS NULL OR trace_id = 'ABCD' OR span_id <> '00'
 SELECT message FROM logs WHERE organization_id = '12340000-0000-4000-8000-000000000000' AND message <> ''
-SELECT service_name, row_number() OVER (PARTITION BY service_name ORDER BY timestamp, fingerprint) AS r FROM logs QUALIFY r <= 3 ORDER BY timestamp, fingerprint
 SELECT message, lag(severity_number) OVER (ORDER BY timestamp, fingerprint), lead(severity, 2) OVER (ORDER BY timestamp, fingerprint) FROM logs
 SELECT severity, sum(count(*)) OVER (ORDER BY severity) AS running FROM logs GROUP BY severity ORDER BY severity
 SELECT rank() OVER (PARTITION BY service_name ORDER BY severity_number DESC), dense_rank() OVER (ORDER BY severity_number), avg(severity_number) OVER (PARTITION BY service_name ORDER BY timestamp, fingerprint ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM logs
@@ -74,3 +75,4 @@ SELECT timestamp < observed_timestamp, count(*) FROM logs GROUP BY 1
 SELECT map_contains(attributes, 'ok'), cardinality(attributes) FROM logs
 SELECT avg(x), sum(x), max(y) FROM (SELECT severity_number / 3 AS x, flags AS y FROM logs WHERE severity = 'none')
 SELECT count(*) AS n, max(timestamp) AS last FROM logs WHERE severity = 'none' GROUP BY service_name
+SELECT message, severity_number FROM logs WHERE message NOT ILIKE '%USER%' AND severity IS NOT NULL AND (severity = 'INFO') IS TRUE

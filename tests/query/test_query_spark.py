@@ -5,24 +5,33 @@ does not have is refused by name and place.
 from __future__ import annotations
 
 import math
+import threading
+import time
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from sample_lake import NOW, OTHER, OWN, Lake, answer_of
+from sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of
+from test_query_metrics import request as metrics_request
+from test_query_spans import request as spans_request
 
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
+from lakerunner.model.signal import METRICS, TRACES
+from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
+from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.outgrown import Outgrown
+from lakerunner.query.rows import json_rows
 from servers.spark import spark_session
 
-QUERIES = (Path(__file__).parent / "spark.sql").read_text().splitlines()
+# One query a line; those above the blank line are asked in every run, the others take minutes.
+OFTEN, SELDOM = (part.splitlines() for part in (Path(__file__).parent / "spark.sql").read_text().split("\n\n"))
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +77,111 @@ def comparable(table: pa.Table, *, ordered: bool) -> list[Any]:
     return rows if ordered else sorted(rows, key=repr)
 
 
-@pytest.mark.parametrize("sql", QUERIES)
+@pytest.mark.parametrize("sql", [*OFTEN, *(pytest.param(sql, marks=pytest.mark.slow) for sql in SELDOM)])
 def test_spark_answers_as_duckdb_does(both: Engine, sql: str) -> None:
     expected, found = answer_of(both, sql), by_spark(both, sql)
     assert found.schema == expected.schema
     ordered = "ORDER BY" in sql.rpartition(")")[2]
     assert comparable(found, ordered=ordered) == comparable(expected, ordered=ordered)
+
+
+def test_an_account_says_what_was_read(both: Engine) -> None:
+    answer = both.sql(OWN, Question("SELECT 1 FROM logs WHERE timestamp < '1970-01-01'", NOW, engine="spark"))
+    assert [batch.num_rows for batch in answer] == [1]
+    assert (answer.account.considered, answer.account.read, answer.account.rows) == (1, 1, 1)
+
+
+def test_rows_of_another_organization_are_out_of_reach(both: Engine) -> None:
+    (batch,) = both.sql(OTHER, Question("SELECT count(*) AS n FROM logs", NOW, engine="spark"))
+    assert batch.to_pylist() == [{"n": 100}]
+
+
+def test_one_row_past_the_limit_is_refused(lake: Lake, session: SparkSession) -> None:
+    engine = spark_engine(lake, session, max_rows=10)
+    assert by_spark(engine, "SELECT message FROM logs LIMIT 10").num_rows == 10
+    with pytest.raises(TooLarge, match="more than 10 rows, limit query_max_rows"):
+        by_spark(engine, "SELECT message FROM logs LIMIT 11")
+
+
+ENDLESS = "SELECT count(*) FROM logs a, logs b, logs c WHERE a.severity_number + b.severity_number > c.severity_number"
+
+
+def test_a_query_ends_at_its_time(lake: Lake, session: SparkSession) -> None:
+    with pytest.raises(UserError, match=r"stopped after 3 s: limit query_seconds"):
+        by_spark(spark_engine(lake, session, seconds=3.0), ENDLESS)
+
+
+def test_a_closed_answer_ends_its_job(both: Engine, session: SparkSession) -> None:
+    answer = both.sql(OWN, Question(ENDLESS, NOW, engine="spark"))
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            list(answer)
+        except UserError as error:
+            errors.append(error)
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    tracker = session.sparkContext.statusTracker()
+    while reading.is_alive() and not tracker.getActiveStageIds():
+        time.sleep(0.05)
+    answer.close()
+    reading.join(30)
+    assert [str(error) for error in errors] == ["the query was cancelled"]
+    assert tracker.getActiveStageIds() == []
+    with pytest.raises(UserError, match="cancelled"):
+        list(answer)
+
+
+def test_what_goes_wrong_in_a_task_says_what_it_was(tmp_path: Path, session: SparkSession) -> None:
+    lake = Lake(tmp_path)
+    segment = lake.add([Record(START)])
+    engine = spark_engine(lake, session)
+    with pytest.raises(UserError, match="Could not convert string to INTEGER: hello"):
+        by_spark(engine, "SELECT CAST(message AS INTEGER) FROM logs")
+    with pytest.raises(UserError, match="overflow"):
+        by_spark(engine, "SELECT (severity_number + 2147483647) FROM logs")
+    lake.store.put(segment.path, b"short")
+    with pytest.raises(Corrupt, match="has 5 bytes, the index states"):
+        by_spark(engine, "SELECT message FROM logs")
+    lake.store.delete([segment.path])
+    with pytest.raises(Absent, match=segment.path):
+        by_spark(engine, "SELECT message FROM logs")
+
+
+def test_an_engine_that_is_not_there_is_named(lake: Lake, engine: Engine) -> None:
+    with pytest.raises(UserError, match="engine=spark is not configured here: set query_spark"):
+        engine.sql(OWN, Question("SELECT 1", NOW, engine="spark"))
+    with pytest.raises(UserError, match="there is no engine 'presto': it is duckdb or spark"):
+        engine.sql(OWN, Question("SELECT 1", NOW, engine="presto"))
+
+
+@pytest.fixture(scope="module")
+def other_signals(tmp_path_factory: pytest.TempPathFactory, session: SparkSession) -> Engine:
+    """Metrics and spans as the pipeline writes them."""
+    lake = Lake(tmp_path_factory.mktemp("signals"))
+    for spec, data in ((METRICS, metrics_request()), (TRACES, spans_request())):
+        raw = Raw(SourceObject("bucket", "a.binpb", "etag", len(data), START), memoryview(data))
+        made = make_segments(spec, OWN, "edge", [raw], lambda path, file: lake.store.put(path, bytes(file)))
+        lake.all += made.segments
+    return spark_engine(lake, session)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM metrics",
+        "SELECT * FROM spans",
+        "SELECT metric_name, sum(value), max(int_value), sum(count), avg(value) FROM metrics GROUP BY 1",
+        "SELECT s.name, m.metric_name FROM spans s JOIN metrics m ON s.trace_id = m.exemplar_trace",
+    ],
+)
+def test_metrics_and_spans(other_signals: Engine, sql: str) -> None:
+    expected, found = answer_of(other_signals, sql), by_spark(other_signals, sql)
+    assert found.schema == expected.schema
+    assert sorted(map(repr, as_json(found))) == sorted(map(repr, as_json(expected)))
+
+
+def as_json(table: pa.Table) -> list[Any]:
+    return [orjson.loads(row) for batch in table.to_batches() for row in json_rows(batch)]

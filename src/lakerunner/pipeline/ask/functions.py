@@ -75,7 +75,7 @@ def whole_number(text: str) -> int | None:
     if len(exponent) > 4:
         return None
     exact = Decimal(f"{sign}{units or 0}.{fraction or 0}".replace("_", "")).scaleb(int(exponent or 0))
-    if abs(exact) > _MOST:
+    if abs(exact) > 2 * _MOST:
         return None
     number = int(exact.to_integral_value(ROUND_HALF_UP))
     return number if -_MOST <= number < _MOST else None

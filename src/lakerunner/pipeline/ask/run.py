@@ -147,7 +147,8 @@ class SparkRun:
         with self._lock:
             self._stopped = self._stopped or why
             if self._session is not None:
-                self._session.sparkContext.cancelJobGroup(self._group)
+                # PySpark has only the call that misses the jobs which are about to begin.
+                self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
 
 
 def _own_session(session: SparkSession) -> SparkSession:
