@@ -23,7 +23,7 @@ from lakerunner.plan.sql import Leaf
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled
 from lakerunner.query.guard import check_sql
-from lakerunner.query.instance import Instances, lock
+from lakerunner.query.instance import Instances
 from lakerunner.query.running import Running
 from lakerunner.query.scan import empty_sql, quoted
 from lakerunner.query.unit import WorkUnit
@@ -59,7 +59,7 @@ class Outgrown:
         leaves = [Leaf(scan, "") for scan in plan.scans]
         units = [WorkUnit(organization, leaf, tuple(picked)) for leaf, picked in zip(leaves, segments, strict=True)]
         read = sum(len(unit.segments) for unit in units)
-        bound = Running(plan.sql, lambda held: self._bind(held, plan), self._instances.limits)
+        bound = Running(plan.sql, lambda held: self._bind(held, plan), self._instances.limits, _Nothing())
         run = self._spark.start(plan, [unit.segments for unit in units])
         return SparkAnswer(run, bound, Account(considered=read, read=read, workers={"spark": read}))
 
@@ -68,8 +68,17 @@ class Outgrown:
         for scan in plan.scans:
             connection.execute(f"CREATE TEMP VIEW {quoted(scan.relation)} AS {empty_sql(scan)}")
         check_sql(connection, plan.sql, {scan.relation for scan in plan.scans})
-        lock(connection)
         return connection
+
+
+class _Nothing:
+    """The source (query/running.py) of relations without rows."""
+
+    account = Account()
+    failure = None
+
+    def close(self) -> None:
+        """There is nothing to stop."""
 
 
 class SparkAnswer:
