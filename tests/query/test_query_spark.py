@@ -24,6 +24,7 @@ from lakerunner.model.signal import METRICS, TRACES
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
+from lakerunner.pipeline.ingest import warm
 from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.outgrown import Outgrown
@@ -37,10 +38,11 @@ OFTEN, SELDOM = (part.splitlines() for part in (Path(__file__).parent / "spark.s
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(tmp_path_factory.mktemp("spark")) as opened:
+        warm(opened)
         yield opened
 
 
-def spark_engine(lake: Lake, session: SparkSession, seconds: float = 60.0, max_rows: int = 100_000) -> Engine:
+def spark_engine(lake: Lake, session: SparkSession, seconds: float = 120.0, max_rows: int = 100_000) -> Engine:
     address = StoreAddress((lake.directory / "store").as_uri())
     queries = SparkQueries(lambda: session, address, AskLimits(seconds, max_rows))
     instances = lake.instances()
