@@ -186,4 +186,5 @@ def test_metrics_and_spans(other_signals: Engine, sql: str) -> None:
 
 
 def as_json(table: pa.Table) -> list[Any]:
-    return [orjson.loads(row) for batch in table.to_batches() for row in json_rows(batch)]
+    rows = [orjson.loads(row) for batch in table.to_batches() for row in json_rows(batch)]
+    return [{name: rounded(value) for name, value in row.items()} for row in rows]
