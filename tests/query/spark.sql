@@ -12,7 +12,7 @@ SELECT * EXCLUDE (attributes, resource_attrs, scope_attrs) FROM logs
 SELECT attributes FROM logs
 SELECT resource_attrs, scope_attrs FROM logs
 SELECT timestamp, observed_timestamp, trace_id, span_id, flags, fingerprint FROM logs
-SELECT attributes['http.Method'], attributes['http.method'], attributes['list'], attributes['nested'], attributes['wrapped'], attributes['it''s'] FROM logs
+SELECT attributes['http.Method'] AS upper_key, attributes['http.method'] AS lower_key, attributes['list'], attributes['nested'], attributes['wrapped'], attributes['it''s'] FROM logs
 SELECT resource_attrs['pod'], scope_attrs['lib'], attributes['absent'] FROM logs
 SELECT attributes['ratio'] AS r, count(*) FROM logs GROUP BY r ORDER BY r
 SELECT collector, organization_id, count(*) FROM logs GROUP BY ALL

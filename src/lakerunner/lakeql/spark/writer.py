@@ -35,6 +35,7 @@ _READ: dict[type[exp.Expr], frozenset[str]] = {
     exp.Case: frozenset({"this", "ifs", "default"}),
     exp.Cast: frozenset({"this", "to"}),
     exp.TryCast: frozenset({"this", "to", "safe"}),
+    exp.DPipe: _OPERANDS | {"safe"},
     exp.Substring: frozenset({"this", "start", "length"}),
     exp.Window: frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
     exp.Select: _QUERY,
