@@ -5,6 +5,7 @@ SELECT sum(severity_number), avg(severity_number), sum(fingerprint), avg(fingerp
 SELECT contains(message, 'log'), starts_with(message, 'user'), ends_with(message, 'two'), message LIKE '%"quoted"_\%', message ILIKE 'USER%', message NOT LIKE '%boom' FROM logs
 SELECT try_cast(attributes['ratio'] AS DOUBLE) AS r, try_cast(attributes['big'] AS BIGINT) AS b, count(*) FROM logs GROUP BY r, b
 SELECT service_name, row_number() OVER (PARTITION BY service_name ORDER BY timestamp, fingerprint) AS r FROM logs QUALIFY r <= 3 ORDER BY timestamp, fingerprint
+SELECT severity, count(*) AS n FROM logs WHERE attributes['absent'] = 'x' GROUP BY 1
 
 SELECT count(*) FROM logs
 SELECT severity, count(*) AS n FROM logs GROUP BY severity ORDER BY n DESC, severity

@@ -30,6 +30,7 @@ from lakerunner.query.engine import Engine, Question
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.rows import json_rows
 from servers.spark import spark_session
+from suites.random_sql import RandomSql
 
 # One query a line; those above the blank line are asked in every run, the others take minutes.
 OFTEN, SELDOM = (part.splitlines() for part in (Path(__file__).parent / "spark.sql").read_text().split("\n\n"))
@@ -85,6 +86,33 @@ def test_spark_answers_as_duckdb_does(both: Engine, sql: str) -> None:
     assert found.schema == expected.schema
     ordered = "ORDER BY" in sql.rpartition(")")[2]
     assert comparable(found, ordered=ordered) == comparable(expected, ordered=ordered)
+
+
+def check_random(engine: Engine, seeds: range) -> None:
+    """Random SQL from the grammar: the same answer, or refused by name. Most of it is answered."""
+    refused = []
+    for seed in seeds:
+        sql = RandomSql(seed, spark=True).query().replace("{time}", "timestamp")
+        try:
+            found = by_spark(engine, sql)
+        except UserError as error:
+            if "engine=spark" not in str(error):
+                raise
+            refused.append(sql)
+            continue
+        expected = answer_of(engine, sql)
+        assert found.schema == expected.schema, sql
+        assert comparable(found, ordered=False) == comparable(expected, ordered=False), sql
+    assert len(refused) <= len(seeds) // 4, refused
+
+
+def test_random_sql_is_answered_as_duckdb_does(both: Engine) -> None:
+    check_random(both, range(8))
+
+
+@pytest.mark.slow
+def test_more_random_sql_is_answered_as_duckdb_does(both: Engine) -> None:
+    check_random(both, range(8, 100))
 
 
 def test_an_account_says_what_was_read(both: Engine) -> None:

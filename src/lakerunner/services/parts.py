@@ -145,13 +145,12 @@ def open_outgrown(parts: Parts) -> Outgrown | None:
     return Outgrown(queries, _open_instances(settings, _limits(settings)))
 
 
-def open_engine(parts: Parts, workers: Workers) -> Engine:
-    settings = parts.settings
+def open_engine(settings: Settings, index: Index, workers: Workers, outgrown: Outgrown | None = None) -> Engine:
     coordinator = Coordinator(_open_instances(settings, _limits(settings)))
     spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
     gathering = Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
     results = ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
-    return Engine(parts.index, workers, coordinator, gathering, results=results, outgrown=open_outgrown(parts))
+    return Engine(index, workers, coordinator, gathering, results=results, outgrown=outgrown)
 
 
 def _spill_directory(settings: Settings) -> Path:

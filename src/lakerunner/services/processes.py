@@ -41,6 +41,7 @@ from lakerunner.services.parts import (
     key_prefix,
     now_ns,
     open_engine,
+    open_outgrown,
     open_query_limits,
     open_worker,
     open_workers,
@@ -119,7 +120,7 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     workers = open_workers(settings, parts.runtime, parts.store, say)
-    engine = open_engine(parts, workers)
+    engine = open_engine(settings, parts.index, workers, open_outgrown(parts))
     who = _authenticator(parts)
     limits = open_query_limits(settings)
     sql = SqlApi(engine, who, now_ns, limits)

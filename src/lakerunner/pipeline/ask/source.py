@@ -82,12 +82,13 @@ class _Reader(DataSourceReader):
         self._work = work
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(number) for number in range(len(self._work.groups))]
+        """At least one: Spark would make one itself, of nothing."""
+        return [InputPartition(number) for number in range(max(1, len(self._work.groups)))]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         store = shared_store(self._work.address)
         try:
-            for segment in self._work.groups[partition.value]:
+            for segment in self._work.groups[partition.value] if self._work.groups else ():
                 yield from segment_rows(store, segment, self._work.scan)
         except LakerunnerError as error:
             kind = next(name for name, kind in _ERRORS.items() if isinstance(error, kind))
