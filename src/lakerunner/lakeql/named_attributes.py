@@ -1,7 +1,7 @@
 """Attributes by their quoted name: `"http.status_code"`, or `l."http.status_code"`.
 
 A quoted name that is no column stands for the attribute of that key: the record's own, or the resource's where the
-record has none (docs/decisions/0007-a-quoted-name-is-an-attribute.md). What looks like a slip is refused instead, since
+record has none (docs/decisions/0008-a-quoted-name-is-an-attribute.md). What looks like a slip is refused instead, since
 an attribute that nobody has is no error but NULL.
 """
 
