@@ -27,13 +27,27 @@ _PORTS = tuple(f"{part}.port{kind}" for part in ("master", "volume", "filer", "s
 _ACCESS_KEY, _SECRET_KEY = "lakerunner", "not-a-secret"
 
 
-@dataclass(frozen=True)
+@dataclass
 class S3Server:
     """`endpoint` speaks S3; the filer is SeaweedFS's own side of the same files."""
 
     endpoint: str
     filer: str
     log: Path
+    command: list[str]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> bool:
+        """Also again after a stop, with the same files behind the same ports. False if it has ended at once."""
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(self.command, stdout=output, stderr=output, cwd=self.log.parent)
+        return _ready(self, self.process)
+
+    def stop(self) -> None:
+        """It takes its time over SIGTERM; what it has been given is in its files."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(timeout=10)
 
     def address(self, bucket: str) -> StoreAddress:
         """The address of the bucket, which is there when this returns."""
@@ -63,17 +77,14 @@ def seaweedfs(directory: Path) -> Iterator[S3Server]:
     log = directory / "seaweedfs.log"
     for _ in range(_STARTS):
         ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
-        with log.open("wb") as output:
-            process = subprocess.Popen(_command(directory, ports), stdout=output, stderr=output, cwd=directory)
-        server = S3Server(f"http://127.0.0.1:{ports['s3.port']}", f"http://127.0.0.1:{ports['filer.port']}", log)
+        endpoint, filer = (f"http://127.0.0.1:{ports[name]}" for name in ("s3.port", "filer.port"))
+        server = S3Server(endpoint, filer, log, _command(directory, ports))
         try:
-            if _ready(server, process):
+            if server.start():
                 yield server
                 return
         finally:
-            # It takes its time over SIGTERM, and what it holds is not needed any more.
-            process.kill()
-            process.wait(timeout=10)
+            server.stop()
             _remove_sockets(log)
     raise RuntimeError(f"SeaweedFS did not start; the end of {log}:\n{log.read_text()[-2000:]}")
 

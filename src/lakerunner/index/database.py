@@ -3,12 +3,13 @@
 Comes in: a URL. Goes out: rows of named queries (queries.py). What always holds: a `transaction` is committed
 when its block ends and rolled back when the block raises; no message names the password; trouble with the
 connection, a deadlock or a serialization failure is Unavailable, so the caller does the whole transaction
-again later.
+again later. Once a wait for the server was in vain nobody else waits until it answers again (reach.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,15 +18,17 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PGconn, Ping
 from psycopg.rows import TupleRow
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from lakerunner.index.queries import load_queries
+from lakerunner.index.reach import Reach
 from lakerunner.model.errors import Conflict, Corrupt, LakerunnerError, NotFound, Unavailable, UserError
 
 Connection = psycopg.Connection[TupleRow]
 Rows = list[TupleRow]
 
 _WAIT_SECONDS = 10.0  # for a server that is starting, and for a free connection
+_PROBE_SECONDS = 2  # the least that libpq knows
 
 # A server whose machine is gone is noticed within about half a minute.
 _CONNECT: dict[str, Any] = {
@@ -60,12 +63,15 @@ class Transaction:
 
 
 class Database:
-    """`address` is host, port and database name, for messages."""
+    """`address` is host, port and database name, for messages; `clock` counts seconds."""
 
-    def __init__(self, url: str, address: str, pool: ConnectionPool[Connection]) -> None:
+    def __init__(
+        self, url: str, address: str, pool: ConnectionPool[Connection], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.url = url
         self.address = address
         self.pool = pool
+        self._reach = Reach(f"PostgreSQL at {address}", lambda: _server_answers(url, _PROBE_SECONDS), clock)
 
     @classmethod
     def open(cls, url: str, connections: int) -> Database:
@@ -81,6 +87,8 @@ class Database:
             open=False,
             check=ConnectionPool.check_connection,
             timeout=_WAIT_SECONDS,
+            # Its pauses between tries double: left at minutes, a server that is back would be found as late.
+            reconnect_timeout=_WAIT_SECONDS,
             name="index",
         )
         database = cls(url, address, pool)
@@ -92,7 +100,7 @@ class Database:
             psycopg.connect(self.url, **_CONNECT).close()
         except psycopg.Error as error:
             refusal = _line(error)
-            if isinstance(error, errors.ConnectionTimeout) or _server_answers(self.url):
+            if isinstance(error, errors.ConnectionTimeout) or _server_answers(self.url, int(_WAIT_SECONDS)):
                 raise Unavailable(f"PostgreSQL at {self.address} cannot be used: {refusal}") from None
         else:
             refusal = "it has just stopped answering"
@@ -106,6 +114,8 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
+        """Unavailable at once while the server is known to be away."""
+        self._reach.check()
         with self.errors(), self.pool.connection() as connection:
             yield Transaction(connection)
 
@@ -132,6 +142,8 @@ class Database:
         try:
             yield
         except (psycopg.Error, UnicodeEncodeError) as error:
+            if isinstance(error, PoolTimeout):
+                self._reach.missed()
             told = _told(error, self.address)
             if told is None:
                 raise
@@ -171,8 +183,8 @@ def _address_of(url: str) -> str:
     return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
 
 
-def _server_answers(url: str) -> bool:
-    conninfo = make_conninfo(url, connect_timeout=_CONNECT["connect_timeout"])
+def _server_answers(url: str, seconds: int) -> bool:
+    conninfo = make_conninfo(url, connect_timeout=seconds)
     return PGconn.ping(conninfo.encode()) == Ping.OK
 
 

@@ -33,6 +33,7 @@ from lakerunner.objects.keys import checked_key, is_key
 from lakerunner.objects.store import ObjectMeta
 
 _ETAG_BYTES = 16
+_NAME = "the local store"  # messages reach clients, whom the server's directories are no business of
 _HALF_WRITTEN = ".lakerunner-put-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a pipe that someone left here must not wait for its writer.
@@ -55,7 +56,7 @@ class LocalStore:
     def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> None:
         parents, name = self._split(key)
         temporary = _HALF_WRITTEN + token_hex(8)
-        with self._failures("write", key, writing=True), self._directory(parents, create=True) as directory:
+        with _failures("write", key, writing=True), self._directory(parents, create=True) as directory:
             try:
                 _write_synced(temporary, data, directory)
                 if if_absent:
@@ -64,7 +65,7 @@ class LocalStore:
                     os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
             except FileExistsError:
                 os.fsync(directory)  # the winner's file is on disk before anyone builds on it
-                raise Conflict(f"object {key} of {self._name} is already there") from None
+                raise Conflict(f"object {key} of {_NAME} is already there") from None
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=directory)
@@ -81,19 +82,19 @@ class LocalStore:
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         if start < 0 or length < 0:
             raise UserError(f"not a range of object {key}: {length} bytes from {start}")
-        with self._failures("read", key), self._open(key) as file:
+        with _failures("read", key), self._open(key) as file:
             size = os.fstat(file.fileno()).st_size
             if size < start + length:
-                raise Corrupt(f"object {key} of {self._name} has {size} bytes, not the {start + length} asked for")
+                raise Corrupt(f"object {key} of {_NAME} has {size} bytes, not the {start + length} asked for")
             file.seek(start)
             return memoryview(file.read(length))
 
     def local_path(self, key: str) -> Path | None:
-        with self._failures("read", key), self._open(key):
+        with _failures("read", key), self._open(key):
             return self.root / key
 
     def head(self, key: str) -> ObjectMeta:
-        with self._failures("read", key), self._open(key) as file:
+        with _failures("read", key), self._open(key) as file:
             status = os.fstat(file.fileno())
             digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=_ETAG_BYTES))
             return ObjectMeta(key, status.st_size, digest.hexdigest(), status.st_mtime_ns)
@@ -101,7 +102,7 @@ class LocalStore:
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectMeta]:
         top = prefix.rpartition("/")[0]
         pending = [top] if not top or is_key(top) else []
-        with self._failures("list", prefix):
+        with _failures("list", prefix):
             while pending:
                 for key, entry in self._entries(pending.pop()):
                     if not key.startswith(prefix):
@@ -117,24 +118,20 @@ class LocalStore:
             parents, name = self._split(key)
             with (
                 suppress(Absent),
-                self._failures("delete", key),
+                _failures("delete", key),
                 self._directory(parents) as directory,
             ):
                 os.unlink(name, dir_fd=directory)
 
     def _whole(self, key: str, max_bytes: int) -> tuple[int, memoryview]:
         """When the file was modified, and its bytes."""
-        with self._failures("read", key), self._open(key) as file:
+        with _failures("read", key), self._open(key) as file:
             status = os.fstat(file.fileno())
             if status.st_size > max_bytes:
                 raise TooLarge(
-                    f"object {key} of {self._name} has {status.st_size} bytes, more than the {max_bytes} allowed"
+                    f"object {key} of {_NAME} has {status.st_size} bytes, more than the {max_bytes} allowed"
                 )
             return status.st_mtime_ns, memoryview(file.read(status.st_size))
-
-    @property
-    def _name(self) -> str:
-        return f"the store {self.root}"
 
     def _split(self, key: str) -> tuple[tuple[str, ...], str]:
         """The directories of the key, from the root on, and the file's name."""
@@ -149,7 +146,7 @@ class LocalStore:
         try:
             current = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise Unavailable(f"{self._name} cannot be opened: {error.strerror}") from error
+            raise Unavailable(f"{_NAME} cannot be opened: {error.strerror}") from error
         try:
             for part in parts:
                 try:
@@ -195,21 +192,23 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return
 
-    @contextmanager
-    def _failures(self, action: str, key: str, *, writing: bool = False) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._explained(error, action, key, writing) from error
 
-    def _explained(self, error: OSError, action: str, key: str, writing: bool) -> LakerunnerError:
-        if error.errno == errno.ENAMETOOLONG:
-            return UserError(f"object key {key!r} is not usable: a part of it is too long for {self._name}")
-        if error.errno in _NO_OBJECT:
-            if not writing:
-                return Absent(f"{self._name} holds no object {key}")
-            return UserError(f"{self._name} cannot hold object {key}: a directory, file or link is in its place")
-        return Unavailable(f"{self._name} cannot {action} {key}: {error.strerror}")
+@contextmanager
+def _failures(action: str, key: str, *, writing: bool = False) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _explained(error, action, key, writing) from error
+
+
+def _explained(error: OSError, action: str, key: str, writing: bool) -> LakerunnerError:
+    if error.errno == errno.ENAMETOOLONG:
+        return UserError(f"object key {key!r} is not usable: a part of it is too long for {_NAME}")
+    if error.errno in _NO_OBJECT:
+        if not writing:
+            return Absent(f"{_NAME} holds no object {key}")
+        return UserError(f"{_NAME} cannot hold object {key}: a directory, file or link is in its place")
+    return Unavailable(f"{_NAME} cannot {action} {key}: {error.strerror}")
 
 
 def _write_synced(name: str, data: bytes | memoryview, directory: int) -> None:
