@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
+from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
@@ -38,9 +39,9 @@ START_NS = 1_767_225_600_000_000_000  # 2026-01-01
 HOUR_NS = 3_600_000_000_000
 SEGMENTS, ROWS = 24, 4000
 ALL = SEGMENTS * ROWS
-PADDING = "lorem ipsum dolor sit amet " * 40  # all rows together are more than the 32 MiB between workers and client
 WORKER_KEY = "a-secret-of-this-test"
-EVERY_ROW = "SELECT message FROM logs"
+# All rows together are more than the 32 MiB that stand between workers and client.
+EVERY_ROW = f"SELECT message, message || '{'x' * 1000}' AS padding FROM logs"
 STREAM = {"accept": "text/event-stream"}
 
 pytestmark = pytest.mark.timeout(300)
@@ -51,6 +52,8 @@ class Cluster:
     directory: Path
     postgres: EmbeddedPostgres
     s3: S3Server
+    store: ObjectStore
+    segments: tuple[Segment, ...]
     environment: dict[str, str]
     secrets: tuple[str, ...]
     key: str
@@ -83,6 +86,31 @@ class Cluster:
     def kill_worker(self, port: int) -> None:
         self.workers.pop(port).kill()
 
+    @contextmanager
+    def without_store(self) -> Iterator[None]:
+        self.s3.stop()
+        try:
+            yield
+        finally:
+            assert self.s3.start()
+            wait_until(self._store_gives_all, "every segment in the store", 60)
+
+    def _store_gives_all(self) -> bool:
+        """It answers before it has found its volumes again."""
+        with suppress(LakerunnerError):
+            for segment in self.segments:
+                self.store.get_range(segment.path, 0, 4)
+            return True
+        return False
+
+    @contextmanager
+    def without_postgres(self) -> Iterator[None]:
+        self.postgres.stop()
+        try:
+            yield
+        finally:
+            self.postgres.start()
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -98,7 +126,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         index = Index.open(url, connections=2)
         index.migrate()
         index.organizations.create(DEFAULT_ORGANIZATION)
-        index.commit(Commit(tuple(put_segments(open_store(address))), (), ()))
+        store = open_store(address)
+        segments = tuple(put_segments(store))
+        index.commit(Commit(segments, (), ()))
         key = index.keys.create(ORG, "reader", frozenset({"read"}))
         index.close()
         options = dict(address.options)
@@ -112,7 +142,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             "LAKERUNNER_KEY_CACHE_SECONDS": "1",
         }
         secrets = (WORKER_KEY, options["secret_access_key"], str(urlsplit(url).password), key, str(directory))
-        made = Cluster(directory, postgres, s3, environment, secrets, key, stack)
+        made = Cluster(directory, postgres, s3, store, segments, environment, secrets, key, stack)
         environment["LAKERUNNER_WORKERS"] = ",".join(made.urls)
         yield made
 
@@ -131,13 +161,13 @@ def lake(cluster: Cluster, api: Lake) -> Lake:
 
 
 def put_segments(store: ObjectStore) -> Iterator[Segment]:
-    """One an hour; row n of the lake begins with its number."""
+    """One an hour; row n of the lake says its number."""
     for hour in range(SEGMENTS):
         request = ExportLogsServiceRequest()
         records = request.resource_logs.add().scope_logs.add().log_records
         for n in range(hour * ROWS, (hour + 1) * ROWS):
             record = records.add(time_unix_nano=START_NS + hour * HOUR_NS + n)
-            record.body.string_value = f"{n} {PADDING}"
+            record.body.string_value = f"{n:06}"
         data = request.SerializeToString()
         source = SourceObject("tests", f"{hour}", f"{hour}", len(data), START_NS)
         made = make_segments(LOGS, ORG, "tests", [Raw(source, memoryview(data))], store.put)
@@ -170,7 +200,7 @@ def streaming(lake: Lake, query: str, form: str) -> Iterator[Iterator[str]]:
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:
-    return sorted(int(row["message"].partition(" ")[0]) for row in rows)
+    return sorted(int(row["message"]) for row in rows)
 
 
 def check_tells_no_secret(cluster: Cluster, text: str) -> None:
@@ -200,12 +230,11 @@ def test_a_worker_killed_during_an_aggregate(cluster: Cluster, lake: Lake) -> No
     doomed = cluster.workers[cluster.ports[0]]
     doomed.popen.send_signal(signal.SIGSTOP)
     threading.Timer(1.5, doomed.kill).start()
-    query = "SELECT count(*) AS n, sum(length(message)) AS size, max(timestamp) AS last FROM logs"
+    query = "SELECT count(*) AS n, sum(CAST(message AS BIGINT)) AS total, max(timestamp) AS last FROM logs"
     began = time.monotonic()
     answer = ask(lake, query).json()
     assert time.monotonic() - began > 1.4
-    size = sum(len(f"{n} {PADDING}") for n in range(ALL))
-    assert [(row["n"], int(row["size"])) for row in answer["rows"]] == [(ALL, size)]
+    assert [(row["n"], int(row["total"])) for row in answer["rows"]] == [(ALL, ALL * (ALL - 1) // 2)]
     assert (answer["complete"], answer["stats"]["workers"]) == (True, {cluster.urls[1]: SEGMENTS})
 
 
@@ -225,18 +254,19 @@ def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
     cluster.start_worker(cluster.ports[1])
     cluster.workers[cluster.ports[1]].wait_for('"ready"')
     back = ask(lake, query).json()
-    assert (back["rows"], back["complete"], back["stats"]["workers"]) == ([{"n": ALL}], True, {cluster.urls[1]: SEGMENTS})
+    assert (back["rows"], back["complete"], back["stats"]["workers"]) == (
+        [{"n": ALL}],
+        True,
+        {cluster.urls[1]: SEGMENTS},
+    )
 
 
 def test_the_store_stops_while_rows_stream(cluster: Cluster, lake: Lake) -> None:
-    with streaming(lake, EVERY_ROW + " WHERE length(message) > 1", "sse") as lines:
+    with streaming(lake, EVERY_ROW + " WHERE message > ''", "sse") as lines:
         read = [next(lines) for _ in range(10)]
         time.sleep(0.5)
-        cluster.s3.stop()
-        try:
+        with cluster.without_store():
             read += lines
-        finally:
-            assert cluster.s3.start()
     told = [json.loads(line[6:]) for line in read if line]
     rows = numbers([event["data"] for event in told if event["type"] == "result"])
     done = told[-1]
@@ -251,3 +281,83 @@ def test_the_store_stops_while_rows_stream(cluster: Cluster, lake: Lake) -> None
     assert {one["start"][:19] for one in done["missing"]} == starts
     assert all(one["reason"].startswith("s3://lake cannot read 'db/") for one in done["missing"])
     check_tells_no_secret(cluster, str(done))
+
+
+def test_the_store_is_away(cluster: Cluster, lake: Lake) -> None:
+    cached, other = (
+        f"SELECT sum(CAST(message AS BIGINT)) AS n FROM logs WHERE {hours(*of)}" for of in ((0, 4), (4, 8))
+    )
+    totals = [sum(range(4 * ROWS)), sum(range(4 * ROWS, 8 * ROWS))]
+    assert int(ask(lake, cached).json()["rows"][0]["n"]) == totals[0]
+    with cluster.without_store():
+        # Another question, so that it is not the answer that was kept.
+        again = ask(lake, cached.replace("sum(", "1 + sum(")).json()
+        assert (int(again["rows"][0]["n"]), again["complete"], again["stats"]["bytes_fetched"]) == (
+            totals[0] + 1,
+            True,
+            0,
+        )
+        refused = ask(lake, other)
+        assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Unavailable")
+        assert refused.json()["error"]["message"].startswith("s3://lake cannot read 'db/")
+        partial = ask(lake, other, partial=True).json()
+        assert (partial["rows"], partial["complete"]) == ([{"n": None}], False)
+        assert sum(one["segments"] for one in partial["missing"]) == 4
+        both = ask(lake, f"SELECT sum(CAST(message AS BIGINT)) AS n FROM logs WHERE {hours(0, 8)}", partial=True).json()
+        assert (int(both["rows"][0]["n"]), both["complete"]) == (totals[0], False)
+        check_tells_no_secret(cluster, refused.text + str(partial))
+    back = ask(lake, other, partial=True).json()
+    assert (int(back["rows"][0]["n"]), back["complete"], back["stats"]["from_cache"]) == (totals[1], True, False)
+
+
+def test_postgresql_is_away(cluster: Cluster, lake: Lake) -> None:
+    query = f"SELECT count(*) AS n FROM logs WHERE {hours(8, 12)}"
+    within = f"SELECT min(message) AS first FROM logs WHERE {hours(9, 10)}"
+    with_key = {"authorization": f"Bearer {cluster.key}"}
+    assert ask(lake, query, headers=with_key).json()["degraded"] is None
+    known = "the index cannot be reached: segments as of 20"
+    with cluster.without_postgres():
+        ask(lake, query)  # whoever comes first waits for it
+        began = time.monotonic()
+        answer = ask(lake, query, headers=with_key).json()
+        assert (answer["rows"], answer["complete"]) == ([{"n": 4 * ROWS}], True)
+        assert answer["degraded"].startswith(known)
+        first = f"{9 * ROWS:06}"
+        done = events(lake, within)[-1]
+        assert (done["type"], done["complete"], done["degraded"][: len(known)]) == ("done", True, known)
+        csv = ask(lake, within, format="csv")
+        assert (csv.text, csv.headers["lakerunner-degraded"][: len(known)]) == (f"first\n{first}\n", known)
+        for _ in range(3):
+            refused = ask(lake, "SELECT count(*) AS n FROM spans")
+            assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Unavailable")
+            assert "PostgreSQL at 127.0.0.1:" in refused.json()["error"]["message"]
+            check_tells_no_secret(cluster, refused.text)
+        assert ask(lake, query, headers={"authorization": "Bearer of nobody"}).status_code == 503
+        assert time.monotonic() - began < 8  # the pool alone would wait 10 s for each
+    wait_until(lambda: ask(lake, query).json()["degraded"] is None, "an answer that is not degraded", 30)
+    fresh = ask(lake, "SELECT count(*) AS n FROM spans", headers=with_key).json()
+    assert (fresh["rows"], fresh["degraded"]) == ([{"n": 0}], None)
+    nobody = {"authorization": "Bearer of nobody"}
+    wait_until(lambda: ask(lake, query, headers=nobody).status_code == 401, "a key that is looked up again", 30)
+
+
+def test_the_api_killed_while_rows_stream(cluster: Cluster, lake: Lake) -> None:
+    """Of another process than the other tests ask."""
+    with query_api(cluster.directory / "doomed", cluster.environment) as doomed:
+        command = subprocess.Popen(
+            [*LAKERUNNER, "sql", EVERY_ROW, "--url", doomed.url, "--format", "ndjson"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=clean_environment(),
+        )
+        assert command.stdout is not None
+        command.stdout.readline()  # and no more: its answer waits
+        with streaming(doomed, EVERY_ROW, "ndjson") as lines:
+            next(lines)
+            doomed.process.kill()
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(lines)
+        said = command.communicate(timeout=60)[1].decode()
+        assert command.returncode == 1
+        assert "Traceback" not in said
+        assert said.startswith("error: ")

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from lakerunner.model.errors import Absent, Unavailable, UserError
+from lakerunner.model.errors import Absent, LakerunnerError, Unavailable, UserError
 from lakerunner.objects.local import LocalStore
 
 LIMIT = 1 << 20
@@ -206,3 +206,27 @@ def test_no_descriptor_is_left_open(store: LocalStore) -> None:
             with pytest.raises(Absent):
                 store.head(key)
     assert psutil.Process().num_fds() == before
+
+
+def test_messages_name_the_object_and_no_directory_of_the_server(store: LocalStore, root: Path) -> None:
+    store.put("db/a", b"1234")
+    said = []
+    for action in (
+        lambda: store.get("db/b", max_bytes=LIMIT),
+        lambda: store.get("db/a", max_bytes=1),
+        lambda: store.get_range("db/a", 2, 4),
+        lambda: store.put("db/a", b"", if_absent=True),
+        lambda: store.put("db/a/b", b""),
+        lambda: LocalStore(root / "away").head("db/a"),
+    ):
+        with pytest.raises(LakerunnerError) as caught:
+            action()
+        said.append(str(caught.value))
+    assert said == [
+        "the local store holds no object db/b",
+        "object db/a of the local store has 4 bytes, more than the 1 allowed",
+        "object db/a of the local store has 4 bytes, not the 6 asked for",
+        "object db/a of the local store is already there",
+        "the local store cannot hold object db/a/b: a directory, file or link is in its place",
+        "the local store cannot be opened: No such file or directory",
+    ]

@@ -1,8 +1,8 @@
 """Whether the server can be reached, so that only the first to find it gone waits for it.
 
-Comes in: that a wait for the server was in vain. Goes out: Unavailable, at once, for whoever wants the server then, until
-it answers a probe. What always holds: a server that answers probes is never called away, however busy it is; while it is
-away, one caller in PROBE_SECONDS probes, in its own time, and no other waits for that.
+Comes in: that a wait for the server was in vain. Goes out: Unavailable, at once, for whoever wants the server then,
+until it answers a probe. What always holds: a server that answers probes is never called away, however busy it is;
+while it is away, one caller in PROBE_SECONDS probes, in its own time, and no other waits for that.
 """
 
 from __future__ import annotations

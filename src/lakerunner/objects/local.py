@@ -128,9 +128,7 @@ class LocalStore:
         with _failures("read", key), self._open(key) as file:
             status = os.fstat(file.fileno())
             if status.st_size > max_bytes:
-                raise TooLarge(
-                    f"object {key} of {_NAME} has {status.st_size} bytes, more than the {max_bytes} allowed"
-                )
+                raise TooLarge(f"object {key} of {_NAME} has {status.st_size} bytes, more than the {max_bytes} allowed")
             return status.st_mtime_ns, memoryview(file.read(status.st_size))
 
     def _split(self, key: str) -> tuple[tuple[str, ...], str]:

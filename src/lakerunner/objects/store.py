@@ -19,7 +19,18 @@ class ObjectMeta:
     modified_ns: int
 
 
-class ObjectStore(Protocol):
+class SegmentStore(Protocol):
+    """What reading segments takes of a store."""
+
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        """These bytes exactly; Absent if there is no such object, Corrupt if it is shorter."""
+
+    def local_path(self, key: str) -> Path | None:
+        """The file of this machine that is the object, to be read and linked to only; Absent if there is no such
+        object. None where objects are not files of this machine."""
+
+
+class ObjectStore(SegmentStore, Protocol):
     """Keys are relative paths with '/' between parts, below the store's URL.
 
     Every call may raise Unavailable after its bounded retries: the store is away, try again later.
@@ -37,13 +48,6 @@ class ObjectStore(Protocol):
 
     def fetch(self, key: str, *, max_bytes: int) -> tuple[ObjectMeta, memoryview]:
         """As `get`, with what `head` says of the object that these bytes are, even if another takes its place."""
-
-    def get_range(self, key: str, start: int, length: int) -> memoryview:
-        """These bytes exactly; Absent if there is no such object, Corrupt if it is shorter."""
-
-    def local_path(self, key: str) -> Path | None:
-        """The file of this machine that is the object, to be read and linked to only; Absent if there is no such
-        object. None where objects are not files of this machine."""
 
     def head(self, key: str) -> ObjectMeta:
         """What is there now, etag included. Absent if there is none."""

@@ -26,7 +26,7 @@ from lakerunner.model.errors import Corrupt, TooLarge, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
 from lakerunner.model.text_index import SIDE_FILE, TextIndex
-from lakerunner.objects.store import ObjectStore
+from lakerunner.objects.store import SegmentStore
 from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
 from lakerunner.query.blooms import NEUTRAL, hash_of, may_hold
@@ -92,7 +92,7 @@ class SegmentCache:
     """Safe to use from many threads. `directory` is the one that was given, or one beside it if that is another
     process's."""
 
-    def __init__(self, store: ObjectStore, directory: Path, max_bytes: int) -> None:
+    def __init__(self, store: SegmentStore, directory: Path, max_bytes: int) -> None:
         if any(sign in str(directory) for sign in _GLOB_SIGNS):
             raise UserError(f"cache directory {directory}: a path with one of {_GLOB_SIGNS} cannot be used")
         self._own = OwnDirectory(directory.resolve())

@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Lock
 
 from lakerunner.model.errors import Corrupt, Unavailable
-from lakerunner.objects.store import ObjectStore
+from lakerunner.objects.store import SegmentStore
 from lakerunner.query.spans import Span, joined, overlaps, size, without
 
 _FETCHES_AT_ONCE = 16
@@ -67,7 +67,7 @@ class CachedFile:
 class Files:
     """Safe to use from many threads. The directory is its own: one process, nothing else in it."""
 
-    def __init__(self, store: ObjectStore, directory: Path, max_bytes: int) -> None:
+    def __init__(self, store: SegmentStore, directory: Path, max_bytes: int) -> None:
         self._store = store
         self._directory = directory
         self._max_bytes = max_bytes

@@ -22,6 +22,7 @@ from lakerunner.index.keys import Known
 from lakerunner.model.caller import EVERY_ROLE, Caller, Share
 from lakerunner.model.errors import Conflict, Unavailable, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.objects.hurrying import HurryingStore
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
@@ -116,7 +117,8 @@ def key_prefix(store_url: str) -> str:
 
 
 def open_worker(settings: Settings, store: ObjectStore) -> QueryWorker:
-    cache = SegmentCache(store, settings.cache_directory / "segments", settings.cache_max_bytes)
+    hurried = open_store(replace(store_address(settings), retries=0))
+    cache = SegmentCache(HurryingStore(store, hurried), settings.cache_directory / "segments", settings.cache_max_bytes)
     limits = replace(_limits(settings, cache.directory), max_rows=settings.unit_max_rows, rows_setting="unit_max_rows")
     return QueryWorker(cache, _open_instances(settings, limits), Slots(units_at_once(settings.worker_units)))
 
