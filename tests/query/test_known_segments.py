@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from sample_lake import HOUR, NOW, OTHER, OWN, START, Lake, Record
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
+from lakerunner.index.reach import PROBE_SECONDS
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Picked
@@ -176,6 +178,7 @@ def test_a_postgresql_that_stops_and_comes_back(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(Unavailable, match="PostgreSQL at"):
             ask(engine, OTHER)
         server.start()
+        time.sleep(PROBE_SECONDS)  # until it is looked for again
         index.pool.timeout = 30.0
         assert ask(engine, OTHER) == (1, "")
         assert ask(engine, OWN) == (10, "")

@@ -12,7 +12,7 @@ from threading import Lock
 
 from lakerunner.model.errors import Unavailable
 
-PROBE_SECONDS = 2.0
+PROBE_SECONDS = 1.0
 
 
 class Reach:
