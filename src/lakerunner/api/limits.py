@@ -88,6 +88,17 @@ class Slot:
     def release(self) -> None:
         self._loop.call_soon_threadsafe(self._free)
 
+    def after(self, close: Callable[[], None]) -> Callable[[], None]:
+        """What closes the query, then gives its slot back, from any thread; twice is fine where closing twice is."""
+
+        def end() -> None:
+            try:
+                close()
+            finally:
+                self.release()
+
+        return end
+
     def _free(self) -> None:
         while self._give_back:
             self._give_back.pop()()

@@ -18,14 +18,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from lakerunner.api import native_operations as said
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_json
 from lakerunner.api.errors import error_body
 from lakerunner.api.limits import QueryLimits, Slot
-from lakerunner.api.native_ask import Ask, answered, closing
+from lakerunner.api.native_ask import Ask, answered
 from lakerunner.api.native_lookup import MAX_LISTED, Lookup, Wanted
 from lakerunner.api.native_selector import NAME, read_selector
 from lakerunner.api.native_tags import METRICS_TAGS, TAG_TABLES, TagTable
+from lakerunner.api.openapi import Endpoint, Handler
 from lakerunner.api.stream import Stream, in_thread, while_connected, with_signs
 from lakerunner.api.time_range import time_range
 from lakerunner.model.caller import Caller, Role
@@ -38,7 +40,6 @@ NAME_MAX_CHARACTERS = 4096
 HEARTBEAT_SECONDS = 10.0
 # What the plugin may ask first; it knows the first of these, people the others.
 FEATURES = {"metricsSummarySSE": False, "promql": False, "logql": False, "traceql": False, "sql": True}
-Endpoint = Callable[[Request], Awaitable[Response]]
 _logger = logging.getLogger("lakerunner.api.native")
 
 
@@ -53,14 +54,18 @@ class NativeApi:
     limits: QueryLimits
 
     def routes(self) -> list[Route]:
-        routes = [
-            Route("/api/v1/ping", self.ping),
-            Route("/api/v1/features", self.features, methods=["GET", "POST"]),
-            Route("/api/v1/metrics/metadata", self.metadata, methods=["POST"]),
+        routes: list[Route] = [
+            Endpoint("/api/v1/ping", self.ping, GET=said.PING),
+            Endpoint("/api/v1/features", self.features, GET=said.FEATURES, POST=said.FEATURES),
+            Endpoint("/api/v1/metrics/metadata", self.metadata, POST=said.METADATA),
         ]
         for table in TAG_TABLES.values():
-            for name, endpoint in (("query", self.query), ("tags", self.tags), ("tagvalues", self.tag_values)):
-                routes.append(Route(f"/api/v1/{table.table}/{name}", _of(table, endpoint), methods=["POST"]))
+            path = f"/api/v1/{table.table}"
+            routes += [
+                Endpoint(f"{path}/query", _of(table, self.query), POST=said.QUERY),
+                Endpoint(f"{path}/tags", _of(table, self.tags), POST=said.TAGS),
+                Endpoint(f"{path}/tagvalues", _of(table, self.tag_values), POST=said.TAG_VALUES),
+            ]
         return routes
 
     async def ping(self, request: Request) -> Response:
@@ -98,7 +103,7 @@ class NativeApi:
         slot = await self._slot(request, caller)
         events = _events(Lookup(ask, self.segments).values(wanted, name))
         beating = with_signs(events, lambda _silent: _event("heartbeat"), HEARTBEAT_SECONDS)
-        return Stream(beating, "text/event-stream", closing(ask, slot))
+        return Stream(beating, said.EVENTS, slot.after(ask.close))
 
     async def metadata(self, request: Request) -> Response:
         caller = await self._caller(request)
@@ -123,7 +128,7 @@ def _wanted(table: TagTable, body: dict[str, Any], now_ns: int) -> Wanted:
     return Wanted(table, time_range(body, now_ns), matchers)
 
 
-def _of(table: TagTable, endpoint: Callable[[Request, TagTable], Awaitable[Response]]) -> Endpoint:
+def _of(table: TagTable, endpoint: Callable[[Request, TagTable], Awaitable[Response]]) -> Handler:
     async def of_table(request: Request) -> Response:
         return await endpoint(request, table)
 

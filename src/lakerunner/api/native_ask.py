@@ -57,20 +57,10 @@ class Ask:
             raise cancelled()
 
 
-def closing(ask: Ask, slot: Slot) -> Callable[[], None]:
-    """Close it, then give its slot back, from any thread. Twice is fine."""
-
-    def close() -> None:
-        ask.close()
-        slot.release()
-
-    return close
-
-
 async def answered(request: Request, ask: Ask, slot: Slot, work: Callable[[], T]) -> T:
     """What the blocking work gives, which asks through `ask`; stopped when the client leaves."""
     try:
         return await while_connected(request, to_thread.run_sync(work, abandon_on_cancel=True))
     finally:
         with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(closing(ask, slot))
+            await to_thread.run_sync(slot.after(ask.close))

@@ -55,7 +55,7 @@ class SqlApi:
         except BaseException:
             slot.release()
             raise
-        close = _once(answer.close, slot.release)
+        close = slot.after(answer.close)
         try:
             return await while_connected(request, asked.format.respond(answer, close))
         except BaseException:
@@ -66,15 +66,3 @@ class SqlApi:
     async def tables(self, request: Request) -> Response:
         await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
         return JSONResponse({"tables": described_tables()})
-
-
-def _once(close: Callable[[], None], release: Callable[[], None]) -> Callable[[], None]:
-    """Close the answer and give back its slot, from any thread, the first time this is called."""
-    left = iter([None])
-
-    def finish() -> None:
-        for _ in left:
-            close()
-            release()
-
-    return finish

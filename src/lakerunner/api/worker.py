@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from lakerunner.api.body import read_body
 from lakerunner.api.errors import error_body
+from lakerunner.api.ipc import Sink
 from lakerunner.api.openapi import ANY, JSON, WORKER_KEY, Body, Endpoint, Operation, Reply
 from lakerunner.api.stream import Stream, in_thread
 from lakerunner.model.errors import LakerunnerError, NotAuthenticated
@@ -62,7 +63,7 @@ class WorkerApi:
 
 
 async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[bytes]:
-    sink = _Sink()
+    sink = Sink()
     try:
         schema = await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True, limiter=threads)
         writer = pa.ipc.new_stream(sink, schema)
@@ -80,26 +81,3 @@ async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[by
 
 def frame(kind: bytes, data: bytes) -> bytes:
     return kind + struct.pack(">I", len(data)) + data
-
-
-class _Sink:
-    """A file that Arrow writes to and we empty after each batch."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        self._parts.append(bytes(data))
-        return len(data)
-
-    def take(self) -> bytes:
-        data, self._parts = b"".join(self._parts), []
-        return data
-
-    def flush(self) -> None:
-        """Nothing is buffered elsewhere."""
-
-    def close(self) -> None:
-        """The bytes stay until they are taken."""

@@ -1,0 +1,82 @@
+"""What the endpoints of the native API state of themselves, for api/openapi.py."""
+
+from __future__ import annotations
+
+from lakerunner.api.openapi import ANY, BOOLEAN, JSON, TEXT, Body, Operation, Parameter, Reply, Schema
+
+EVENTS = "text/event-stream"
+_STATUSES = (400, 401, 403, 413, 429, 503)
+_TIME: Schema = {
+    "type": ["string", "integer"],
+    "description": "s or ms since 1970, an ISO 8601 time, `now` or `now-1h`",
+}
+_WANTED: Schema = {
+    "type": "object",
+    "properties": {
+        "s": {**_TIME, "description": f"begin: {_TIME['description']}; by default one hour before `e`"},
+        "e": {**_TIME, "description": f"end, not included: {_TIME['description']}; by default now"},
+        "q": {"type": "string", "description": 'only rows that this selector chooses: `{level="ERROR"}`'},
+        "metric": {"type": "string", "description": "of metrics/tags: only points of this metric"},
+    },
+}
+_BODY = {JSON: Body(_WANTED, {"s": "now-1h", "e": "now"})}
+_METRIC: Schema = {
+    "type": "object",
+    "required": ["name", "type"],
+    "properties": {"name": TEXT, "type": TEXT, "unit": TEXT, "description": TEXT},
+}
+
+
+def _answer(name: str, schema: Schema, **more: Schema) -> dict[str, Schema]:
+    properties = {name: schema, **more}
+    return {JSON: {"type": "object", "required": [name], "properties": properties}}
+
+
+PING = Operation(
+    tag="native",
+    summary="Whether the key is good",
+    replies={200: Reply("It is.", _answer("status", {"type": "string", "enum": ["ok"]}))},
+    errors=(401, 403, 503),
+)
+FEATURES = Operation(
+    tag="native",
+    summary="What this server can do",
+    replies={200: Reply("By name.", _answer("features", {"type": "object", "additionalProperties": BOOLEAN}))},
+    errors=(401, 403, 503),
+)
+METADATA = Operation(
+    tag="native",
+    summary="The metrics of a time range, with their types and units",
+    body=_BODY,
+    replies={200: Reply("The metrics.", _answer("metrics", {"type": "array", "items": _METRIC}, truncated=BOOLEAN))},
+    errors=_STATUSES,
+)
+QUERY = Operation(
+    tag="native",
+    summary="A query in the signal's own language: not yet",
+    description="PromQL, LogQL and TraceQL are refused by name for now; POST /api/v1/sql answers the same in SQL.",
+    body={JSON: Body()},
+    replies={400: Reply("The language is not available yet.", {JSON: {"$ref": "#/components/schemas/Error"}})},
+    errors=(401, 403, 503),
+)
+TAGS = Operation(
+    tag="native",
+    summary="The tags of a time range",
+    body=_BODY,
+    replies={
+        200: Reply(
+            "Their names.",
+            _answer("tags", {"type": "array", "items": TEXT}, truncated=BOOLEAN, metric=_METRIC),
+        )
+    },
+    errors=(*_STATUSES, 404),
+)
+TAG_VALUES = Operation(
+    tag="native",
+    summary="The values of a tag in a time range",
+    description="Events `result`, then `done` or `error` (docs/formats/native_api.md).",
+    parameters=(Parameter("tagName", "query", TEXT, "which tag", "service_name"),),
+    body=_BODY,
+    replies={200: Reply("The values, as server-sent events.", {EVENTS: ANY})},
+    errors=_STATUSES,
+)
