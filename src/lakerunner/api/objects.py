@@ -1,7 +1,7 @@
 """Raw objects over HTTP: GET /api/v1/objects (what became of them) and POST /api/v1/objects/retry (failed ones again).
 
-Scoped to the organization of the caller's key. Where none is needed, a request without one also sees what could not be
-placed in any.
+Scoped to the caller's organization. Where no key is needed, a request without one also sees what could be placed in no
+organization.
 """
 
 from __future__ import annotations
@@ -85,11 +85,13 @@ class ObjectsApi:
         ]
 
     async def list(self, request: Request) -> Response:
-        scope = await self._scope(request, Role.READ)
+        own, unplaced = await self._scope(request, Role.READ)
         state = _state(request.query_params.get("state"))
         limit = _limit(request.query_params.get("limit", "100"))
-        records = await to_thread.run_sync(lambda: self.sources.list(state, organization=scope, limit=limit))
-        counts = await to_thread.run_sync(self.sources.counts, scope)
+        records = await to_thread.run_sync(
+            lambda: self.sources.list(state, organization=own, unplaced=unplaced, limit=limit)
+        )
+        counts = await to_thread.run_sync(lambda: self.sources.counts(own, unplaced=unplaced))
         return JSONResponse(
             {
                 "counts": {state.value: counts.get(state, 0) for state in SourceState},
@@ -98,15 +100,16 @@ class ObjectsApi:
         )
 
     async def again(self, request: Request) -> Response:
-        scope = await self._scope(request, Role.WRITE)
+        own, unplaced = await self._scope(request, Role.WRITE)
         failed = await to_thread.run_sync(
-            lambda: self.sources.list(SourceState.FAILED, organization=scope, limit=LIMIT_MAX)
+            lambda: self.sources.list(SourceState.FAILED, organization=own, unplaced=unplaced, limit=LIMIT_MAX)
         )
         return JSONResponse({"retried": await to_thread.run_sync(self.retry, failed)})
 
-    async def _scope(self, request: Request, role: Role) -> UUID | None:
+    async def _scope(self, request: Request, role: Role) -> tuple[UUID, bool]:
+        """The caller's organization, and whether it sees what is of none."""
         caller = await to_thread.run_sync(self.authenticator.caller, request.headers, role)
-        return None if caller.key is None else caller.organization.id
+        return caller.organization.id, caller.key is None
 
 
 def _state(text: str | None) -> SourceState | None:

@@ -147,14 +147,17 @@ class Sources:
         """The job that was begun ended for a reason that is none of theirs: it does not count."""
         self._database.run("source_objects.give_back", identity_arrays(identities))
 
-    def list(self, state: SourceState | None, *, organization: UUID | None = None, limit: int = 100) -> SourceRecords:
-        """Newest first."""
-        values = {"state": state, "organization": organization, "limit": limit}
+    def list(
+        self, state: SourceState | None, *, organization: UUID | None = None, unplaced: bool = False, limit: int = 100
+    ) -> SourceRecords:
+        """Newest first: of the organization and, if `unplaced`, those of none; without an organization, all."""
+        values = {"state": state, "organization": organization, "unplaced": unplaced, "limit": limit}
         return [_record(row) for row in self._database.rows("source_objects.list", values)]
 
-    def counts(self, organization: UUID | None = None) -> dict[SourceState, int]:
-        """Every state, also those that nothing is in."""
-        rows = self._database.rows("source_objects.counts", {"organization": organization})
+    def counts(self, organization: UUID | None = None, *, unplaced: bool = False) -> dict[SourceState, int]:
+        """Of what `list` would list. Every state, also those that nothing is in."""
+        values = {"organization": organization, "unplaced": unplaced}
+        rows = self._database.rows("source_objects.counts", values)
         return dict.fromkeys(SourceState, 0) | {SourceState(state): count for state, count in rows}
 
 

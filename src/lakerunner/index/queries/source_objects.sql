@@ -132,12 +132,12 @@ WHERE s.id IN (
 SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at
 FROM lrdb.source_objects
 WHERE (%(state)s::text IS NULL OR state = %(state)s)
-  AND (%(organization)s::uuid IS NULL OR organization = %(organization)s)
+  AND (%(organization)s::uuid IS NULL OR organization = %(organization)s OR (%(unplaced)s AND organization IS NULL))
 ORDER BY id DESC LIMIT %(limit)s
 
 -- name: counts
 SELECT state, count(*) FROM lrdb.source_objects
-WHERE %(organization)s::uuid IS NULL OR organization = %(organization)s
+WHERE %(organization)s::uuid IS NULL OR organization = %(organization)s OR (%(unplaced)s AND organization IS NULL)
 GROUP BY state
 
 -- name: lock
