@@ -21,6 +21,7 @@ from lakerunner.services.parts import open_parts
 from lakerunner.services.processes import add_pubsub, add_query_api, worker_routes
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings, load_settings
+from servers.lake import wait_until
 from servers.postgres import drop_database, fresh_database
 from suites.openapi_rules import broken_rules, mismatches, operations
 
@@ -54,6 +55,7 @@ def lake(embedded_postgres_url: str, tmp_path_factory: pytest.TempPathFactory, w
     server = HttpServer(app, bind("127.0.0.1", 0), lambda _: None)
     server.start()
     runtime.defer("http", server.stop)
+    wait_until(lambda: httpx.get(f"{server.url}/readyz").status_code == 200, "every loop began", 30)
     yield Served(app, server.url)
     runtime.shut_down()
     drop_database(url)
