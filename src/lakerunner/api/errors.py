@@ -43,7 +43,6 @@ KINDS: dict[str, type[LakerunnerError]] = {
         Unavailable,
         Busy,
         Lost,
-        Busy,
         Corrupt,
         Absent,
         Conflict,

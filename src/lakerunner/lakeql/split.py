@@ -53,7 +53,7 @@ class Splitter:
             for clause in ("limit", "offset"):
                 tree.set(clause, None)
         leaves = tuple(self._leaves[id(draft)] for draft in self._resolution.drafts)
-        return SqlPlan(written(tree), leaves, rounds, once=whole is not None)
+        return SqlPlan(written(tree), leaves, rounds)
 
     def _whole(self, tree: exp.Query) -> tuple[exp.Select, Reading] | None:
         """The query, if it is one SELECT over one table and nothing else."""
@@ -84,7 +84,7 @@ class Splitter:
         hide_further_columns(self._resolution, further_columns)
         keep_names(self._names)
         leaf = Leaf(draft.scan(), written(select))
-        return SqlPlan(f'SELECT * FROM "{draft.relation}"', (leaf,), rounds, once=True, passes=True)
+        return SqlPlan(f'SELECT * FROM "{draft.relation}"', (leaf,), rounds, passes=True)
 
     def _group(self, select: exp.Select, draft: Draft, pushed: Pushed) -> None:
         reads = select.args["from_"].this if select.args.get("from_") else None

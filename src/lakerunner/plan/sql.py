@@ -38,13 +38,12 @@ class Rounds:
 
 @dataclass(frozen=True)
 class SqlPlan:
-    """`sql` is DuckDB's dialect and names only the leaves' relations. `rounds` None: all at once. `once`: the SQL reads
-    its one leaf a single time, so its rows may be a stream. `passes`: it hands the leaf's rows on as they are."""
+    """`sql` is DuckDB's dialect and names only the leaves' relations. `rounds` None: all at once. `passes`: it hands
+    the rows of its one leaf on as they are."""
 
     sql: str
     leaves: tuple[Leaf, ...]
     rounds: Rounds | None = None
-    once: bool = False
     passes: bool = False
 
     def __post_init__(self) -> None:

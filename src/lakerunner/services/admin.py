@@ -38,6 +38,9 @@ def administered(settings: Settings) -> Iterator[Index]:
 
 
 def create_organization(index: Index, name: str, id_: str | None) -> Organization:
+    """A name that reads as an id would be taken for another organization's wherever either may stand."""
+    if _is_id(name):
+        raise UserError(f"organization name {name!r} reads as an id: take a word")
     try:
         made = Organization(UUID(id_) if id_ else uuid4(), name)
     except ValueError:
@@ -87,3 +90,11 @@ def key_line(key: ApiKey, now: datetime) -> str:
 
 def _minute(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
