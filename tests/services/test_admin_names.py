@@ -11,7 +11,7 @@ from lakerunner.services.admin import create_organization
 
 @pytest.mark.parametrize("name", ["12340000-0000-4000-8000-000000000000", "12340000000040008000000000000000"])
 def test_a_name_that_reads_as_an_id_is_refused(name: str, embedded_postgres_url: str) -> None:
-    index = Index.open(embedded_postgres_url, connections=1)
+    index = Index.open(embedded_postgres_url, connections=2)
     try:
         with pytest.raises(UserError, match="reads as an id: take a word"):
             create_organization(index, name, None)
