@@ -72,7 +72,7 @@ class Settings:
     query_seconds: float = _setting(300.0, "longest run of one query")
     query_max_rows: int = _setting(1_000_000, "most rows of one answer")
     query_spool_bytes: int = _setting(4 << 30, "rows of one table that a query over several gathers on disk at most")
-    unit_max_bytes: int = _setting(512 << 20, "bytes of segments in one unit of work; less than a worker's cache")
+    unit_max_bytes: int = _setting(1 << 30, "bytes of segments in one unit of work; less than a worker's cache")
     unit_max_rows: int = _setting(50_000_000, "most rows that one unit of work gives")
     worker_units: int = _setting(0, "units that a worker runs at once, each with query_memory; 0: 2 to 4, by cores")
     result_cache_bytes: int = _setting(64 << 20, "memory for answers that are kept, an eighth of it for one; 0: none")

@@ -38,7 +38,8 @@ class Segments:
         conditions: tuple[Condition, ...] = (),
         frequency_ms: int = 0,
     ) -> Picked:
-        """The live segments that overlap the range and may hold rows that meet the conditions."""
+        """The live segments that overlap the range and may hold rows that meet the conditions, without their
+        fingerprints, which are many and have done their work."""
         values = {
             "organization": organization,
             "signal": signal,

@@ -21,7 +21,7 @@ from lakerunner.model.segment import Segment
 class UnitSize:
     """The most that one unit reads. A segment that alone has more bytes is a unit of its own."""
 
-    bytes: int = 512 << 20
+    bytes: int = 1 << 30
     segments: int = 500
 
 

@@ -24,7 +24,7 @@ UPDATE lrdb.segments AS s SET state = 'replaced', replaced_at = now() FROM repla
 -- Both are half-open: a segment that ends where the range starts holds nothing of it. The condition is said twice,
 -- once for each of the two indexes over time.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, fingerprints, column_set
+       statistics, '{}'::bigint[] AS fingerprints, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
   AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -41,7 +41,7 @@ WITH overlapping AS (
       AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
 ), wanted AS (
     SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-           statistics, fingerprints, column_set
+           statistics, '{}'::bigint[] AS fingerprints, column_set
     FROM lrdb.segments
     WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
       AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
