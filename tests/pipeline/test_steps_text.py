@@ -223,12 +223,12 @@ def test_too_many_entries_make_a_row_group_a_candidate(monkeypatch: pytest.Monke
     bounded = indexed(lines)
     assert len(bounded.index) < len(whole.index)
     assert len(whole.messages) > 4
-    sought = lines[150]
-    (group,) = holding(whole.messages, lambda text: sought in text)
-    assert TextIndex(whole.index).holding(sought(sought)) == [group]
+    line = lines[150]
+    (group,) = holding(whole.messages, lambda text: line in text)
+    assert TextIndex(whole.index).holding(sought(line)) == [group]
     # Its trigrams are in most row groups; its token is said to be in all that have too many.
-    assert len(TextIndex(bounded.index).holding(sought(sought))) > 2
-    assert group in TextIndex(bounded.index).holding(sought(sought))
+    assert len(TextIndex(bounded.index).holding(sought(line))) > 2
+    assert group in TextIndex(bounded.index).holding(sought(line))
 
 
 def test_the_python_and_the_jitted_hash_are_one() -> None:

@@ -86,3 +86,5 @@ SELECT timestamp, fingerprint FROM logs ORDER BY ALL LIMIT 7 OFFSET 2
 SELECT date_trunc('hour', timestamp) AS h, severity, count(*) FROM logs WHERE timestamp >= '2024-01-01' AND timestamp < '2024-01-01 23:59' GROUP BY ALL ORDER BY ALL LIMIT 4
 WITH e AS NOT MATERIALIZED (SELECT * FROM logs WHERE severity = 'WARN') SELECT (SELECT count(*) FROM e) AS a, (SELECT max(fingerprint) FROM e) AS b
 SELECT * FROM (SELECT service_name, count(*) AS n FROM logs GROUP BY 1) ORDER BY n DESC, service_name LIMIT 2
+SELECT fingerprint FROM logs WHERE (severity = 'WARN' OR severity_number > (SELECT 9)) AND (service_name = 'cart' OR flags > (SELECT 1000000)) AND message <> 'x'
+SELECT a.fingerprint FROM logs a LEFT JOIN logs b ON a.fingerprint = b.fingerprint WHERE (a.severity = 'WARN' OR b.severity = 'WARN') AND (b.service_name = 'pay' OR a.flags > 7)

@@ -22,7 +22,7 @@ from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import Worker
 from suites.random_sql import RandomSql
 
-SEEDS, MANY_SEEDS = range(120), range(120, 1500)
+SEEDS, MANY_SEEDS = range(100), range(100, 1000)
 
 
 class Several:

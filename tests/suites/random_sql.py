@@ -156,6 +156,7 @@ class RandomSql:
                 f"timestamp >= '2024-01-01T0{self._chance.randrange(4)}:{self._chance.randrange(10, 60)}:00Z'",
                 f"timestamp < '2024-01-01 0{self._chance.randrange(4)}:{self._chance.randrange(10, 60)}:00'",
                 f"trace_id IS {self._one(['', 'NOT '])}NULL",
+                *([] if self._spark else ["severity_number > (SELECT 9)", "(severity = 'WARN' OR flags > (SELECT 9))"]),
             ]
         )
 

@@ -78,8 +78,9 @@ def _is_first(select: exp.Select, draft: Draft) -> bool:
 
 
 def _all(conditions: list[exp.Expr]) -> exp.Expr:
-    """The nodes themselves, joined by AND: what is known of their columns hangs on the nodes."""
-    joined = conditions[0]
-    for condition in conditions[1:]:
+    """The nodes themselves, joined by AND: what is known of their columns hangs on the nodes. Parentheses that stood
+    around an OR were lost when the conjuncts were taken apart."""
+    joined, *others = [exp.Paren(this=one) if isinstance(one, exp.Connector) else one for one in conditions]
+    for condition in others:
         joined = exp.And(this=joined, expression=condition)
     return joined
