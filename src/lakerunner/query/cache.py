@@ -267,8 +267,10 @@ class _Holding:
         else:
             blooms = [bloom for column in columns for bloom in footer.blooms(column)]
             spans += self._files.fill(file, blooms, NEUTRAL)
-        # What statistics leave out DuckDB leaves out by itself; where there is no hole it need not be told.
-        unsaid = file.whole and set(look.reasons.values()) <= {STATISTICS}
+        # What statistics leave out DuckDB leaves out by itself. Where there is no hole it need not be told, unless it
+        # would read more than twice as much: a file with ranges is read on its own, which costs as much as a row group.
+        further = sum(reason != STATISTICS for reason in look.reasons.values())
+        unsaid = file.whole and further <= footer.groups - len(look.reasons)
         return _Needed(segment, file, None if everything or unsaid else rows, spans, bytes_)
 
     def _check_fits(self, needed: Iterable[tuple[CachedFile, int]]) -> None:
