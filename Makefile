@@ -26,8 +26,8 @@ run: setup ## start everything with demo data and keep it running (Ctrl-C stops)
 test: setup ## the tests, under ten minutes on two cores
 	$(BIN)/pytest -m "not slow"
 
-test-all: setup ## all tests, the slow ones too
-	$(BIN)/pytest
+test-all: setup ## all tests, the slow ones too, on newly drawn examples
+	EXAMPLES=random $(BIN)/pytest
 
 check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
 	$(BIN)/ruff format --check src tests bench

@@ -335,6 +335,11 @@ def test_histograms_that_contradict_themselves_are_refused(fields: dict[str, Any
 @pytest.mark.parametrize(
     ("form", "message", "reason"),
     [
+        (
+            "prw1",
+            b"\x1a\x06\x08\x80\x80\x80\x80\x08",
+            "byte 2: its MetricMetadata has a type whose number is not one of 32 bits",
+        ),
         ("prw1", v1({"samples": [sample(0, LAST_MS + 1)]}), "byte 4: its Sample has a time that no timestamp can hold"),
         ("prw1", v1({"exemplars": [sample(1, -LAST_MS - 1)]}), "its Exemplar has a time"),
         ("prw2", v2({"samples": [{"start_timestamp": LAST_MS + 1}]}), "its Sample has a time"),

@@ -19,6 +19,7 @@ from numba import njit
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.read.memory import load, scan
 from lakerunner.pipeline.read.remote_write_fields import (
+    ENUM,
     EXEMPLAR,
     FAMILY,
     HISTOGRAM,
@@ -58,7 +59,7 @@ from lakerunner.pipeline.read.wire import (
 NS_PER_MS = 1_000_000
 LAST_MS = (2**63 - 2) // NS_PER_MS
 
-NOT_UTF8, BAD_REFERENCE, ODD_REFERENCES, BAD_TIME, BAD_FRAME = range(30, 35)
+NOT_UTF8, BAD_REFERENCE, ODD_REFERENCES, BAD_TIME, BAD_FRAME, BAD_ENUM = range(30, 36)
 _TROUBLES = {
     TRUNCATED: "ends in the middle of a field",
     OVERLONG: "holds a number of more than 64 bits",
@@ -70,6 +71,7 @@ _TROUBLES = {
     BAD_REFERENCE: "refers to a symbol that is not there",
     ODD_REFERENCES: "has a label name without a value: its references are odd in number",
     BAD_TIME: "has a time that no timestamp can hold: they are ms of the years 1677 to 2262",
+    BAD_ENUM: "has a type whose number is not one of 32 bits",
     BAD_FRAME: "is longer than what is left of the file",
     **TROUBLES,
 }
@@ -281,6 +283,9 @@ def _look(data: Any, at: Any, end: Any, look: Any, symbols: Any) -> Any:
         return OK if -LAST_MS <= np.int64(read_varint(data, at)[0]) <= LAST_MS else BAD_TIME
     if look == REFERENCE:
         return OK if narrow(data, at) == 0 or narrow(data, at) < symbols else BAD_REFERENCE
+    if look == ENUM:
+        signed = np.int64(read_varint(data, at)[0])
+        return OK if -(2**31) <= signed < 2**31 else BAD_ENUM
     while at < end:
         number, at = read_varint(data, at)
         if np.int64(number & np.uint64(0xFFFFFFFF)) >= symbols:

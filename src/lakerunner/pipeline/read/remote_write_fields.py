@@ -53,8 +53,9 @@ SPANS, DELTAS, FLOATS, RESET, CUSTOM = 12, 14, 16, 18, 19  # the first three: + 
 OFFSET, LENGTH = 1, 2
 
 _VARINT, _FIXED64, _LENGTH, _VARINTS, _FIXED64S = 0, 1, 2, 3, 4  # the first three are wire types
-# What is looked at beside the wire type: text is UTF-8, a time (ms) fits, a reference has its symbol (or is 0: none).
-TEXT, MILLISECONDS, REFERENCE, REFERENCES = 1, 2, 3, 4
+# What is looked at beside the wire type: text is UTF-8, a time (ms) fits, a reference has its symbol (or is 0: none), an
+# enum is an int32.
+TEXT, MILLISECONDS, REFERENCE, REFERENCES, ENUM = 1, 2, 3, 4, 5
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ _FIELDS: tuple[dict[int, dict[int, _Field]], ...] = (
         HISTOGRAM: _HISTOGRAM,
         SPAN: _SPAN,
         FAMILY: {
-            1: _Field(TYPE, _VARINT),
+            1: _Field(TYPE, _VARINT, ENUM),
             2: _Field(METRIC, _LENGTH, TEXT),
             4: _Field(HELP, _LENGTH, TEXT),
             5: _Field(UNIT, _LENGTH, TEXT),
