@@ -53,8 +53,8 @@ SPANS, DELTAS, FLOATS, RESET, CUSTOM = 12, 14, 16, 18, 19  # the first three: + 
 OFFSET, LENGTH = 1, 2
 
 _VARINT, _FIXED64, _LENGTH, _VARINTS, _FIXED64S = 0, 1, 2, 3, 4  # the first three are wire types
-# What is looked at beside the wire type: text is UTF-8, a time (ms) fits, a reference has its symbol (or is 0: none), an
-# enum is an int32.
+# What is looked at beside the wire type: text is UTF-8, a time (ms) fits, a reference has its symbol (or is 0: none),
+# an enum is an int32.
 TEXT, MILLISECONDS, REFERENCE, REFERENCES, ENUM = 1, 2, 3, 4, 5
 
 
