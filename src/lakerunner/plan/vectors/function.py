@@ -1,0 +1,68 @@
+"""What a function of a language is: how it may be called, what it does, and whether each series is a matter of its
+own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakerunner.plan.vectors.expression import Call, Expression, Kind, Matcher
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector
+
+
+class Source(Protocol):
+    """Where samples come from."""
+
+    def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
+        """The samples with start < time <= end (ms) of all series that meet the matchers, sorted by labels; series
+        without such a sample may be there, empty."""
+
+
+class Evaluation(Protocol):
+    """What a function may ask for beyond its arguments."""
+
+    @property
+    def notes(self) -> Notes: ...
+
+    @property
+    def source(self) -> Source: ...
+
+    @property
+    def lookback(self) -> int:
+        """ms: how far an instant selector looks back."""
+
+    def evaluate(self, expression: Expression, steps: Steps) -> Value: ...
+
+
+@dataclass(frozen=True)
+class Called:
+    """One call, as its function sees it. `arguments` are evaluated; a MATRIX is a `Windows`. `call` has the arguments'
+    expressions, for what depends on how they were written, and the spans for notes."""
+
+    call: Call
+    arguments: tuple[Value, ...]
+    steps: Steps
+    evaluation: Evaluation
+
+    @property
+    def notes(self) -> Notes:
+        return self.evaluation.notes
+
+
+@dataclass(frozen=True)
+class Function:
+    """`arguments` are their kinds; the last `optional` ones may be missing; -1: the last may also come any number of
+    times. `keeps_name`: series keep their metric name (or the function sees to `drop_name` itself); otherwise it is
+    marked to be dropped. `per_series`: what comes of a series depends on that series alone, so that parts of the series
+    can be worked out apart."""
+
+    name: str
+    arguments: tuple[Kind, ...]
+    returns: Kind
+    evaluate: Callable[[Called], Vector | Scalar | String]
+    optional: int = 0
+    keeps_name: bool = False
+    per_series: bool = True
+    experimental: bool = False

@@ -1,0 +1,1 @@
+"""PromQL: text in, an expression over series (plan/vectors) out. No I/O."""

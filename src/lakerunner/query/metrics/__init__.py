@@ -1,0 +1,1 @@
+"""Metrics as Prometheus sees them, out of segments: series, samples, and PromQL over them."""

@@ -1,0 +1,29 @@
+"""What is asked of a worker's segments of metrics: which series, which samples, which part of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakerunner.plan.vectors.expression import Matcher
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `number` (from 0) of `of` parts of the series."""
+
+    number: int = 0
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < self.of:
+            raise ValueError(f"shard {self.number} of {self.of}")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Samples with start < time <= end, in ms."""
+
+    matchers: tuple[Matcher, ...]
+    start: int
+    end: int
+    shard: Shard = Shard()
