@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from lakerunner.plan.vectors.expression import Call, Expression, Kind, Matcher
 from lakerunner.plan.vectors.notes import Notes
@@ -56,7 +56,8 @@ class Function:
     """`arguments` are their kinds; the last `optional` ones may be missing; -1: the last may also come any number of
     times. `keeps_name`: series keep their metric name (or the function sees to `drop_name` itself); otherwise it is
     marked to be dropped. `per_series`: what comes of a series depends on that series alone, so that parts of the series
-    can be worked out apart."""
+    can be worked out apart. `of_sample`: of a plain selector it wants the times of the samples. `extended`: the
+    modifiers that it allows its range."""
 
     name: str
     arguments: tuple[Kind, ...]
@@ -66,3 +67,5 @@ class Function:
     keeps_name: bool = False
     per_series: bool = True
     experimental: bool = False
+    of_sample: bool = False
+    extended: tuple[Literal["anchored", "smoothed"], ...] = ()
