@@ -57,7 +57,8 @@ class Function:
     times. `keeps_name`: series keep their metric name (or the function sees to `drop_name` itself); otherwise it is
     marked to be dropped. `per_series`: what comes of a series depends on that series alone, so that parts of the series
     can be worked out apart. `of_sample`: of a plain selector it wants the times of the samples. `extended`: the
-    modifiers that it allows its range."""
+    modifiers that it allows its range. `reads_expression`: it looks at how its arguments are written (Called.call), so
+    that these stay as they are."""
 
     name: str
     arguments: tuple[Kind, ...]
@@ -68,4 +69,5 @@ class Function:
     per_series: bool = True
     experimental: bool = False
     of_sample: bool = False
+    reads_expression: bool = False
     extended: tuple[Literal["anchored", "smoothed"], ...] = ()

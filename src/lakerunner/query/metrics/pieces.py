@@ -1,0 +1,218 @@
+"""What workers give to a query of metrics, piece by piece: vectors, partials, samples, and rows of listings.
+
+In one process pieces are handed on as they are; over HTTP each is one row of an Arrow stream: a JSON header, and arrays
+as their bytes. What always holds: a piece read back has the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from lakerunner.model.errors import Unavailable
+from lakerunner.model.labels import Labels
+from lakerunner.plan.vectors.arrays import Floats, Objects
+from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
+from lakerunner.plan.vectors.notes import Note
+from lakerunner.plan.vectors.values import Partial, Samples, Vector
+from lakerunner.query.account import Account
+
+SCHEMA = pa.schema([("header", pa.binary()), ("labels", pa.large_binary()), ("arrays", pa.list_(pa.large_binary()))])
+_HEAD = 8  # numbers before the buckets of a histogram
+_Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Rows of a listing: JSON values."""
+
+    rows: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Piece:
+    value: Vector | Partial | Samples | Listed
+    notes: tuple[Note, ...] = ()
+
+
+class Pieces(Protocol):
+    """An Answer (query/answer.py) of pieces. One thread reads it, any thread may close it."""
+
+    @property
+    def account(self) -> Account: ...
+
+    def pieces(self) -> Iterator[Piece]:
+        """Once."""
+
+    def close(self) -> None: ...
+
+
+def to_batch(piece: Piece) -> pa.RecordBatch:
+    labels: Sequence[Labels] = () if isinstance(piece.value, Listed) else piece.value.labels
+    parts = _Parts()
+    extra = _WRITERS[type(piece.value)](piece.value, parts)
+    header = {
+        "kind": type(piece.value).__name__,
+        "parts": parts.described,
+        "notes": [[n.level, n.message, n.start, n.end] for n in piece.notes],
+        **extra,
+    }
+    row = [
+        pa.array([orjson.dumps(header)], pa.binary()),
+        pa.array([orjson.dumps(labels if isinstance(labels, tuple | list) else list(labels))], pa.large_binary()),
+        pa.array([parts.data], pa.list_(pa.large_binary())),
+    ]
+    return pa.RecordBatch.from_arrays(row, schema=SCHEMA)
+
+
+def from_batch(batch: pa.RecordBatch) -> list[Piece]:
+    try:
+        return [_piece(batch, row) for row in range(batch.num_rows)]
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise Unavailable(f"a query worker gave no piece of this version: {error}") from error
+
+
+def _piece(batch: pa.RecordBatch, row: int) -> Piece:
+    header = orjson.loads(batch.column("header")[row].as_buffer())
+    labels = [tuple(map(tuple, one)) for one in orjson.loads(batch.column("labels")[row].as_buffer())]
+    parts: dict[str, Any] = {}
+    for (name, type_, shape), data in zip(header["parts"], batch.column("arrays")[row].values, strict=True):
+        parts[name] = np.frombuffer(data.as_buffer(), type_).reshape(shape)
+    value = _READERS[header["kind"]](labels, parts, header)
+    return Piece(value, tuple(Note(*note) for note in header["notes"]))
+
+
+@dataclass
+class _Parts:
+    described: list[tuple[str, str, _Shape]] = field(default_factory=list)
+    data: list[bytes] = field(default_factory=list)
+
+    def add(self, name: str, array: Any) -> None:
+        whole = np.ascontiguousarray(array)
+        self.described.append((name, whole.dtype.str, whole.shape))
+        self.data.append(whole.tobytes())
+
+    def add_histograms(self, name: str, histograms: Objects | None) -> None:
+        if histograms is None:
+            return
+        flat = histograms.reshape(-1)
+        places = np.flatnonzero(flat != None)  # noqa: E711 elementwise
+        numbers = [_numbers(flat[place]) for place in places]
+        self.add(f"{name}.shape", np.array(histograms.shape, np.int64))
+        self.add(f"{name}.places", places.astype(np.int64))
+        self.add(f"{name}.sizes", np.array([len(one) for one in numbers], np.int64))
+        self.add(f"{name}.numbers", np.concatenate([np.zeros(0), *numbers]))
+
+
+def _numbers(histogram: Histogram) -> Floats:
+    positive, negative = histogram.positive, histogram.negative
+    head = [histogram.schema, histogram.count, histogram.sum, histogram.zero_threshold, histogram.zero_count]
+    head += [histogram.reset_hint, len(positive.indexes), len(negative.indexes)]
+    found: Floats = np.concatenate(
+        [head, positive.indexes, positive.counts, negative.indexes, negative.counts, histogram.custom_values]
+    )
+    return found
+
+
+def _histogram(numbers: Floats) -> Histogram:
+    schema, count, sum_, threshold, zeros, hint, first, second = numbers[:_HEAD].tolist()
+    a, b = _HEAD + int(first), _HEAD + 2 * int(first)
+    c, d = b + int(second), b + 2 * int(second)
+    return Histogram(
+        int(schema),
+        count,
+        sum_,
+        threshold,
+        zeros,
+        Buckets(numbers[_HEAD:a].astype(np.int32), numbers[a:b]),
+        Buckets(numbers[b:c].astype(np.int32), numbers[c:d]),
+        tuple(numbers[d:].tolist()),
+        ResetHint(int(hint)),
+    )
+
+
+def _histograms(parts: Mapping[str, Any], name: str) -> Objects | None:
+    if f"{name}.shape" not in parts:
+        return None
+    found: Objects = np.full(int(np.prod(parts[f"{name}.shape"])), None, object)
+    ends = np.cumsum(parts[f"{name}.sizes"])
+    for place, size, end in zip(parts[f"{name}.places"], parts[f"{name}.sizes"], ends, strict=True):
+        found[place] = _histogram(parts[f"{name}.numbers"][end - size : end])
+    return found.reshape(tuple(parts[f"{name}.shape"]))
+
+
+def _write_vector(vector: Vector, parts: _Parts) -> dict[str, Any]:
+    parts.add("values", vector.values)
+    parts.add("present", vector.present)
+    parts.add("drop_name", vector.drop_name)
+    parts.add_histograms("histograms", vector.histograms)
+    return {}
+
+
+def _read_vector(labels: list[Labels], parts: Mapping[str, Any], _: Mapping[str, Any]) -> Vector:
+    return Vector(labels, parts["values"], parts["present"], _histograms(parts, "histograms"), parts["drop_name"])
+
+
+def _write_samples(samples: Samples, parts: _Parts) -> dict[str, Any]:
+    for name in ("offsets", "times", "values", "drop_name"):
+        parts.add(name, getattr(samples, name))
+    if samples.starts is not None:
+        parts.add("starts", samples.starts)
+    parts.add_histograms("histograms", samples.histograms)
+    return {}
+
+
+def _read_samples(labels: list[Labels], parts: Mapping[str, Any], _: Mapping[str, Any]) -> Samples:
+    return Samples(
+        labels,
+        parts["offsets"],
+        parts["times"],
+        parts["values"],
+        _histograms(parts, "histograms"),
+        parts.get("starts"),
+        parts["drop_name"],
+    )
+
+
+def _write_partial(partial: Partial, parts: _Parts) -> dict[str, Any]:
+    for name, array in partial.arrays.items():
+        parts.add(name, array)
+    for name, histograms in partial.histograms.items():
+        parts.add_histograms(name, histograms)
+    return {"arrays": list(partial.arrays), "histograms": list(partial.histograms)}
+
+
+def _read_partial(labels: list[Labels], parts: Mapping[str, Any], header: Mapping[str, Any]) -> Partial:
+    histograms = {name: _histograms(parts, name) for name in header["histograms"]}
+    return Partial(
+        labels,
+        {name: parts[name] for name in header["arrays"]},
+        {name: found for name, found in histograms.items() if found is not None},
+    )
+
+
+def _write_listed(listed: Listed, _: _Parts) -> dict[str, Any]:
+    return {"rows": listed.rows}
+
+
+def _read_listed(_: list[Labels], __: Mapping[str, Any], header: Mapping[str, Any]) -> Listed:
+    return Listed(header["rows"])
+
+
+_WRITERS: dict[type, Any] = {
+    Vector: _write_vector,
+    Samples: _write_samples,
+    Partial: _write_partial,
+    Listed: _write_listed,
+}
+_READERS: dict[str, Any] = {
+    "Vector": _read_vector,
+    "Samples": _read_samples,
+    "Partial": _read_partial,
+    "Listed": _read_listed,
+}

@@ -1,0 +1,106 @@
+"""A work unit of metrics: what is to be made of one organization's segments. What a query worker is sent.
+
+Beside SQL's units (query/unit.py), in the same JSON but for `metrics`, which says what is wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.segment import Segment
+from lakerunner.plan.vectors.expression import Expression, Matcher
+from lakerunner.plan.vectors.values import Steps
+from lakerunner.plan.vectors.written import expression_from, expression_json
+from lakerunner.query.metrics.selection import Selection, Shard
+from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """A fragment (plan/vectors/split.py) over the selection's samples: vectors, or partials of an aggregation."""
+
+    expression: Expression
+    steps: Steps
+    lookback: int
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """The samples as they are."""
+
+
+@dataclass(frozen=True)
+class List:
+    """The series that meet the selection, `what`: series, metadata or exemplars; at most `limit` rows."""
+
+    what: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class MetricsUnit:
+    """Every segment is the organization's own and holds metrics. `partial`: segments that cannot be read are left out
+    and named in the account. `max_points`: values or samples past which the unit is refused."""
+
+    organization: UUID
+    segments: tuple[Segment, ...]
+    selection: Selection
+    task: Evaluate | Fetch | List
+    partial: bool = False
+    max_points: int = 50_000_000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "segments", own_segments(self.organization, "metrics", self.segments))
+
+    def to_bytes(self) -> bytes:
+        unit = {
+            "version": _VERSION,
+            "metrics": _task_json(self.task),
+            "organization": str(self.organization),
+            "selection": asdict(self.selection),
+            "partial": self.partial,
+            "max_points": self.max_points,
+            **segments_json(self.segments),
+        }
+        return json.dumps(unit, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, unit: dict[str, Any]) -> MetricsUnit:
+        """Corrupt if this is no unit of metrics of this version, or it mixes organizations."""
+        try:
+            if unit["version"] != _VERSION:
+                raise Corrupt(f"unit of metrics of version {unit['version']}: this worker takes version {_VERSION}")
+            return cls(
+                UUID(unit["organization"]),
+                segments_from(unit),
+                _selection(unit["selection"]),
+                _task(unit["metrics"]),
+                unit["partial"],
+                unit["max_points"],
+            )
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            raise Corrupt(f"not a unit of metrics: {error}") from error
+
+
+def _task_json(task: Evaluate | Fetch | List) -> dict[str, Any]:
+    if isinstance(task, Evaluate):
+        steps = [task.steps.start, task.steps.end, task.steps.step]
+        return {"evaluate": expression_json(task.expression), "steps": steps, "lookback": task.lookback}
+    return {"list": task.what, "limit": task.limit} if isinstance(task, List) else {"fetch": True}
+
+
+def _task(given: dict[str, Any]) -> Evaluate | Fetch | List:
+    if "evaluate" in given:
+        return Evaluate(expression_from(given["evaluate"]), Steps(*given["steps"]), given["lookback"])
+    return List(given["list"], given["limit"]) if "list" in given else Fetch()
+
+
+def _selection(given: dict[str, Any]) -> Selection:
+    matchers = tuple(Matcher(**one) for one in given["matchers"])
+    return Selection(matchers, given["start"], given["end"], Shard(**given["shard"]))
