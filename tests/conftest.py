@@ -21,8 +21,8 @@ from servers.seaweedfs import S3Server, seaweedfs  # noqa: E402
 Temporary = pytest.TempPathFactory
 
 # Examples are the same in every run, so that a landing is judged by its own change; `make test-all` draws new ones.
-settings.register_profile("steady", derandomize=True)
-settings.register_profile("random", print_blob=True)
+settings.register_profile("steady", derandomize=True, deadline=None)  # the first example may compile a kernel
+settings.register_profile("random", print_blob=True, deadline=None)
 settings.load_profile("random" if os.environ.get("EXAMPLES") == "random" else "steady")
 
 
