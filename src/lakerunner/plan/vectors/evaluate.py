@@ -86,6 +86,9 @@ class Evaluator:
                 return self._call(expression, steps)
         raise TypeError(f"{expression} is no expression")
 
+    def kind(self, expression: Expression) -> Kind:
+        return kind_of(expression, self._functions)
+
     # Selectors
 
     def _selector(self, selector: Selector, steps: Steps) -> Vector:
@@ -146,7 +149,8 @@ class Evaluator:
         if call.arguments and function.of_sample and isinstance(bare(call.arguments[0]), Selector):
             arguments: tuple[Value, ...] = (self._of_samples(call, steps),)
         else:
-            arguments = tuple(self.evaluate(one, steps) for one in call.arguments)
+            wanted = () if function.lazy else call.arguments
+            arguments = tuple(self.evaluate(one, steps) for one in wanted)
         self._check_extended(call, arguments)
         result = function.evaluate(Called(call, arguments, steps, self))
         if isinstance(result, Vector) and not function.keeps_name:

@@ -35,6 +35,8 @@ class Evaluation(Protocol):
 
     def evaluate(self, expression: Expression, steps: Steps) -> Value: ...
 
+    def kind(self, expression: Expression) -> Kind: ...
+
 
 @dataclass(frozen=True)
 class Called:
@@ -58,7 +60,7 @@ class Function:
     marked to be dropped. `per_series`: what comes of a series depends on that series alone, so that parts of the series
     can be worked out apart. `of_sample`: of a plain selector it wants the times of the samples. `extended`: the
     modifiers that it allows its range. `reads_expression`: it looks at how its arguments are written (Called.call), so
-    that these stay as they are."""
+    that these stay as they are. `lazy`: it is given no arguments, but evaluates of Called.call what it needs."""
 
     name: str
     arguments: tuple[Kind, ...]
@@ -70,4 +72,5 @@ class Function:
     experimental: bool = False
     of_sample: bool = False
     reads_expression: bool = False
+    lazy: bool = False
     extended: tuple[Literal["anchored", "smoothed"], ...] = ()

@@ -82,6 +82,8 @@ class _Splitter:
             case Aggregate(_, inner, parameter):
                 given = None if parameter is None else self.rest(parameter, steps)
                 return replace(expression, inner=self.rest(inner, steps), parameter=given)
+            case Call(name) if self._functions[name].lazy:
+                return expression
             case Call(name, arguments):
                 kept = self._functions[name].reads_expression
                 cut = [one if kept and _is_plain(one) else self.rest(one, steps) for one in arguments]

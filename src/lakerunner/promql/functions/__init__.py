@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
-from lakerunner.plan.vectors.function import Function
+from itertools import chain
 
-FUNCTIONS: dict[str, Function] = {}
+from lakerunner.plan.vectors.function import Function
+from lakerunner.promql.functions.clock import CLOCK
+from lakerunner.promql.functions.info import INFO
+from lakerunner.promql.functions.label_functions import LABEL_FUNCTIONS
+from lakerunner.promql.functions.numbers import NUMBERS
+from lakerunner.promql.functions.presence import PRESENCE
+from lakerunner.promql.functions.sorting import SORTING
+from lakerunner.promql.functions.trigonometry import TRIGONOMETRY
+
+_TABLES: tuple[tuple[Function, ...], ...] = (
+    CLOCK,
+    INFO,
+    LABEL_FUNCTIONS,
+    NUMBERS,
+    PRESENCE,
+    SORTING,
+    TRIGONOMETRY,
+)
+FUNCTIONS: dict[str, Function] = {function.name: function for function in chain.from_iterable(_TABLES)}

@@ -1,0 +1,50 @@
+"""The arguments of a call, as what the parser has made sure that they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakerunner.plan.vectors.arrays import Bools, Floats
+from lakerunner.plan.vectors.expression import Kind
+from lakerunner.plan.vectors.function import Called
+from lakerunner.plan.vectors.values import Scalar, String, Vector, Windows
+
+VECTOR, SCALAR, STRING, MATRIX = Kind.VECTOR, Kind.SCALAR, Kind.STRING, Kind.MATRIX
+_NONE = np.array(None, object)
+
+
+def vector_of(called: Called, number: int = 0) -> Vector:
+    value = called.arguments[number]
+    if not isinstance(value, Vector):
+        raise TypeError(f"argument {number} of {called.call.function} is a {type(value).__name__}")
+    return value
+
+
+def scalar_of(called: Called, number: int) -> Floats:
+    """[steps]"""
+    value = called.arguments[number]
+    if not isinstance(value, Scalar):
+        raise TypeError(f"argument {number} of {called.call.function} is a {type(value).__name__}")
+    return value.values
+
+
+def string_of(called: Called, number: int) -> str:
+    value = called.arguments[number]
+    if not isinstance(value, String):
+        raise TypeError(f"argument {number} of {called.call.function} is a {type(value).__name__}")
+    return value.value
+
+
+def windows_of(called: Called, number: int = 0) -> Windows:
+    value = called.arguments[number]
+    if not isinstance(value, Windows):
+        raise TypeError(f"argument {number} of {called.call.function} is a {type(value).__name__}")
+    return value
+
+
+def float_samples(vector: Vector) -> Bools:
+    """Where a sample is present that is a number, not a histogram."""
+    if vector.histograms is None:
+        return vector.present
+    numbers: Bools = vector.present & np.equal(vector.histograms, _NONE)
+    return numbers

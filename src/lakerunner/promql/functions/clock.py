@@ -1,0 +1,163 @@
+"""Times, and what the calendar (UTC) says of them.
+
+Times are seconds since 1970. The calendar is the proleptic Gregorian one, for any time that an int64 of seconds can
+say; a number that is none (NaN, infinite, too large) is the most negative one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lakerunner.model.labels import NO_LABELS
+from lakerunner.plan.vectors.arrays import Floats, Ints
+from lakerunner.plan.vectors.expression import Selector, bare
+from lakerunner.plan.vectors.function import Called, Function
+from lakerunner.plan.vectors.values import Scalar, Vector
+from lakerunner.promql.functions.arguments import SCALAR, VECTOR, vector_of
+from lakerunner.promql.functions.elementwise import changed
+
+_DAY = 86_400
+_ERA = 146_097  # days of 400 years, after which the calendar repeats
+_NO_TIME = np.int64(-(1 << 63))
+
+
+def _time(called: Called) -> Scalar:
+    return Scalar(called.steps.times / 1000)
+
+
+def _timestamp(called: Called) -> Vector:
+    """Of a selector the samples' own times, which are what it is evaluated to here; else the time of the step."""
+    vector = vector_of(called)
+    own = isinstance(bare(called.call.arguments[0]), Selector)
+    values = vector.values if own else np.broadcast_to(called.steps.times / 1000, vector.values.shape)
+    return Vector(vector.labels, values, vector.present, drop_name=vector.drop_name)
+
+
+def _start_timestamp(called: Called) -> Vector:
+    """Of a selector the start times of its samples, which are what it is evaluated to here; else nothing."""
+    vector = vector_of(called)
+    own = isinstance(bare(called.call.arguments[0]), Selector)
+    present = vector.present if own else np.zeros(vector.present.shape, bool)
+    return Vector(vector.labels, vector.values, present, drop_name=vector.drop_name)
+
+
+def _calendar(name: str, field: Callable[[Ints], Ints]) -> Function:
+    def evaluate(called: Called) -> Vector:
+        if not called.arguments:
+            steps = field(_floor_seconds(called.steps.times))
+            return Vector([NO_LABELS], steps[None, :].astype(np.float64), np.ones((1, len(steps)), bool))
+        return changed(vector_of(called), lambda values: field(_seconds(values)).astype(np.float64))
+
+    return Function(name, (VECTOR,), VECTOR, evaluate, optional=1)
+
+
+def _floor_seconds(milliseconds: Ints) -> Ints:
+    """Towards zero, as Prometheus divides."""
+    seconds: Ints = np.sign(milliseconds) * (np.abs(milliseconds) // 1000)
+    return seconds
+
+
+def _seconds(values: Floats) -> Ints:
+    """Towards zero."""
+    fits = (values >= -(2.0**63)) & (values < 2.0**63)
+    seconds: Ints = np.where(fits, np.where(fits, values, 0.0).astype(np.int64), _NO_TIME)
+    return seconds
+
+
+def _hour(seconds: Ints) -> Ints:
+    return seconds % _DAY // 3600
+
+
+def _minute(seconds: Ints) -> Ints:
+    return seconds % 3600 // 60
+
+
+def _day_of_week(seconds: Ints) -> Ints:
+    """Sunday is 0; 1970 began on a Thursday."""
+    return (seconds // _DAY + 4) % 7
+
+
+def _civil(seconds: Ints) -> tuple[Ints, Ints, Ints]:
+    """Year, month from 1, day of the month from 1. Counted in years that begin in March, so that the leap day is the
+    last day of its year: then months of 31 30 31 30 31 days follow each other, and 153 days are always five of them."""
+    days = seconds // _DAY + 719_468  # since the first of March of the year 0
+    era, day = days // _ERA, days % _ERA
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day = day - (365 * year + year // 4 - year // 100)
+    month = (5 * day + 2) // 153
+    day_of_month = day - (153 * month + 2) // 5 + 1
+    month = np.where(month < 10, month + 3, month - 9)
+    return year + 400 * era + (month <= 2), month, day_of_month
+
+
+def _year(seconds: Ints) -> Ints:
+    return _civil(seconds)[0]
+
+
+def _month(seconds: Ints) -> Ints:
+    return _civil(seconds)[1]
+
+
+def _day_of_month(seconds: Ints) -> Ints:
+    return _civil(seconds)[2]
+
+
+def _day_of_year(seconds: Ints) -> Ints:
+    year, month, day = _civil(seconds)
+    before = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334])[month - 1]
+    found: Ints = before + day + ((month > 2) & _is_leap(year))
+    return found
+
+
+def _days_in_month(seconds: Ints) -> Ints:
+    year, month, _ = _civil(seconds)
+    days = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[month - 1]
+    found: Ints = days + ((month == 2) & _is_leap(year))
+    return found
+
+
+def _is_leap(year: Ints) -> Ints:
+    leap: Ints = ((year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))).astype(np.int64)
+    return leap
+
+
+def _start(called: Called) -> Scalar:
+    return _constant(called, called.steps.start)
+
+
+def _end(called: Called) -> Scalar:
+    return _constant(called, called.steps.end)
+
+
+def _range(called: Called) -> Scalar:
+    return _constant(called, called.steps.end - called.steps.start)
+
+
+def _step(called: Called) -> Scalar:
+    return _constant(called, called.steps.step if called.steps.end > called.steps.start else 0)
+
+
+def _constant(called: Called, milliseconds: int) -> Scalar:
+    return Scalar(np.full(len(called.steps), milliseconds / 1000))
+
+
+CLOCK = (
+    Function("time", (), SCALAR, _time, per_series=False),
+    Function("timestamp", (VECTOR,), VECTOR, _timestamp, of_sample=True),
+    Function("start_timestamp", (VECTOR,), VECTOR, _start_timestamp, experimental=True, of_sample=True),
+    _calendar("year", _year),
+    _calendar("month", _month),
+    _calendar("day_of_month", _day_of_month),
+    _calendar("day_of_week", _day_of_week),
+    _calendar("day_of_year", _day_of_year),
+    _calendar("days_in_month", _days_in_month),
+    _calendar("hour", _hour),
+    _calendar("minute", _minute),
+    # Of the query, not of the subquery they stand in: promql/resolve.py has put numbers in their place before.
+    Function("start", (), SCALAR, _start, per_series=False, experimental=True),
+    Function("end", (), SCALAR, _end, per_series=False, experimental=True),
+    Function("range", (), SCALAR, _range, per_series=False, experimental=True),
+    Function("step", (), SCALAR, _step, per_series=False, experimental=True),
+)

@@ -1,0 +1,123 @@
+"""Functions that look at labels alone: what a series is called, not what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lakerunner.model.errors import UserError
+from lakerunner.model.labels import NAME, Labels, labels_of, value_of
+from lakerunner.plan.vectors.arrays import Ints
+from lakerunner.plan.vectors.function import Called, Function
+from lakerunner.plan.vectors.regex import compiled
+from lakerunner.plan.vectors.values import Vector
+from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
+
+_REFERENCE = re.compile(r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>\w+))")
+
+
+def _label_replace(called: Called) -> Vector:
+    target, template, source, pattern = (string_of(called, number) for number in range(1, 5))
+    try:
+        expression = compiled(pattern)
+    except UserError as error:
+        raise UserError(f"invalid regular expression in label_replace(): {pattern}") from error
+    _check_label(target, "destination", "label_replace")
+
+    def change(labels: Labels) -> str | None:
+        found = expression.fullmatch(value_of(labels, source))
+        return None if found is None else expanded(template, found)
+
+    return _relabelled(vector_of(called), target, change)
+
+
+def _label_join(called: Called) -> Vector:
+    target, separator, *sources = (string_of(called, number) for number in range(1, len(called.arguments)))
+    for source in sources:
+        _check_label(source, "source", "label_join")
+    _check_label(target, "destination", "label_join")
+    return _relabelled(
+        vector_of(called), target, lambda labels: separator.join(value_of(labels, source) for source in sources)
+    )
+
+
+def _check_label(name: str, role: str, function: str) -> None:
+    """Any text is a name of a label, but it must be text."""
+    if not name or any("\ud800" <= character <= "\udfff" for character in name):
+        raise UserError(f"invalid {role} label name in {function}(): {name}")
+
+
+def expanded(template: str, found: re.Match[str]) -> str:
+    """$1, ${1}, $name and ${name} are what that group has matched, or nothing; $$ is a dollar. A name is as long as it
+    can be: $1a is the group called 1a. A dollar before anything else stands for itself."""
+
+    def group(reference: re.Match[str]) -> str:
+        name = reference["braced"] or reference["plain"]
+        if name is None:
+            return "$"
+        if name.isascii() and name.isdigit() and (name == "0" or name[0] != "0"):
+            number = int(name) if len(name) < 9 else -1
+            return (found[number] or "") if 0 <= number <= found.re.groups else ""
+        return found.groupdict("").get(name, "")
+
+    return _REFERENCE.sub(group, template)
+
+
+def _relabelled(vector: Vector, target: str, change: Callable[[Labels], str | None]) -> Vector:
+    """With `target` set to what `change` says of each series; None: left as it is. Whoever names the metric wants the
+    name kept."""
+    values = [change(labels) for labels in vector.labels]
+    labels = [
+        own if value is None else labels_of({**dict(own), target: value})
+        for own, value in zip(vector.labels, values, strict=True)
+    ]
+    drop_name = vector.drop_name
+    if target == NAME:
+        drop_name = drop_name & np.array([value is None for value in values], bool)
+    return merged(replace(vector, labels=labels, drop_name=drop_name))
+
+
+def merged(vector: Vector) -> Vector:
+    """Series that have the same labels now are one, if no two of them have a sample at the same step."""
+    numbers: dict[Labels, int] = {}
+    into: Ints = np.array([numbers.setdefault(labels, len(numbers)) for labels in vector.labels], np.int64)
+    if len(numbers) == len(vector):
+        return vector
+    counts = np.zeros((len(numbers), vector.present.shape[1]), np.int64)
+    np.add.at(counts, into, vector.present)
+    if (counts > 1).any():
+        raise UserError("vector cannot contain metrics with the same labelset")
+    return _joined(vector, tuple(numbers), into)
+
+
+def _joined(vector: Vector, labels: Sequence[Labels], into: Ints) -> Vector:
+    shape = (len(labels), vector.present.shape[1])
+    values, present = np.zeros(shape), np.zeros(shape, bool)
+    rows, steps = np.nonzero(vector.present)
+    values[into[rows], steps] = vector.values[rows, steps]
+    present[into[rows], steps] = True
+    histograms = None
+    if vector.histograms is not None:
+        histograms = np.full(shape, None, object)
+        histograms[into[rows], steps] = vector.histograms[rows, steps]
+    first = np.unique(into, return_index=True)[1]
+    return Vector(labels, values, present, histograms, vector.drop_name[first])
+
+
+# Not per series: two that become one are seen only where both are.
+LABEL_FUNCTIONS = (
+    Function(
+        "label_replace",
+        (VECTOR, STRING, STRING, STRING, STRING),
+        VECTOR,
+        _label_replace,
+        keeps_name=True,
+        per_series=False,
+    ),
+    Function(
+        "label_join", (VECTOR, STRING, STRING, STRING), VECTOR, _label_join, -1, keeps_name=True, per_series=False
+    ),
+)
