@@ -78,8 +78,8 @@ def from_batch(batch: pa.RecordBatch) -> list[Piece]:
 
 
 def _piece(batch: pa.RecordBatch, row: int) -> Piece:
-    header = orjson.loads(batch.column("header")[row].as_buffer())
-    labels = [tuple(map(tuple, one)) for one in orjson.loads(batch.column("labels")[row].as_buffer())]
+    header = orjson.loads(memoryview(batch.column("header")[row].as_buffer()))
+    labels = [tuple(map(tuple, one)) for one in orjson.loads(memoryview(batch.column("labels")[row].as_buffer()))]
     parts: dict[str, Any] = {}
     for (name, type_, shape), data in zip(header["parts"], batch.column("arrays")[row].values, strict=True):
         parts[name] = np.frombuffer(data.as_buffer(), type_).reshape(shape)
