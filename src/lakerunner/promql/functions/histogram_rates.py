@@ -1,0 +1,247 @@
+"""Rates of native histograms: each window is worked out on its own.
+
+What always holds: a result is a gauge, whose buckets are compact; a window whose histograms cannot be taken together
+has no result but a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+import numpy as np
+
+from lakerunner.plan.vectors.arrays import Bools, Objects
+from lakerunner.plan.vectors.histogram import Histogram, ResetHint
+from lakerunner.plan.vectors.histogram_arithmetic import (
+    IncompatibleHistograms,
+    added,
+    compacted,
+    detect_reset,
+    divided,
+    reduced,
+    scaled,
+    subtracted,
+)
+from lakerunner.plan.vectors.sample_notes import (
+    bounds_reconciled,
+    mixed_schemas,
+    not_a_counter,
+    not_a_gauge,
+    starts_overlap,
+)
+from lakerunner.plan.vectors.smoothing import histogram_on_line, outermost
+from lakerunner.plan.vectors.values import Windows
+from lakerunner.promql.functions.range_vectors import RangeVector, places
+from lakerunner.promql.functions.rate_kernels import extrapolation, starts_anew
+
+
+@dataclass(frozen=True)
+class Rating:
+    """`seconds`: those of the range, where the result is per second; otherwise 0."""
+
+    counter: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Points:
+    """The histograms of one window. `starts` is empty where no start time is known."""
+
+    times: list[int]
+    histograms: list[Histogram]
+    starts: list[int]
+    name: str
+    given: RangeVector
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def is_reset(self, at: int, before: Histogram) -> bool:
+        """Of a sample that is not the first."""
+        return self.starts_anew(at) or detect_reset(self.histograms[at], before)
+
+    def starts_anew(self, at: int) -> bool:
+        return bool(self.starts) and bool(
+            starts_anew(self.starts[at - 1], self.times[at - 1], self.starts[at], self.times[at])
+        )
+
+    def plus(self, first: Histogram, other: Histogram) -> Histogram:
+        total = added(first, other)
+        if total.bounds_reconciled:
+            bounds_reconciled(self.given.notes, "addition", self.given.span)
+        return total.histogram
+
+    def minus(self, first: Histogram, other: Histogram) -> Histogram:
+        total = subtracted(first, other)
+        if total.bounds_reconciled:
+            bounds_reconciled(self.given.notes, "subtraction", self.given.span)
+        return total.histogram
+
+    def note_gauges(self, histograms: Iterable[Histogram]) -> None:
+        """Where counters are meant."""
+        if any(one.reset_hint == ResetHint.GAUGE for one in histograms):
+            not_a_counter(self.given.notes, self.name, self.given.span)
+
+    def note_counters(self, *histograms: Histogram) -> None:
+        """Where gauges are meant."""
+        if any(one.reset_hint != ResetHint.GAUGE for one in histograms):
+            not_a_gauge(self.given.notes, self.name, self.given.span)
+
+
+def histogram_rates(given: RangeVector, where: Bools, rating: Rating) -> Objects:
+    """Where there are histograms alone."""
+    found = np.full(where.shape, None, object)
+    if given.histograms is not None:
+        windows = given.histograms
+        for row, step in places(where):
+            points = _points(given, windows, row, int(windows.first[row, step]), int(windows.last[row, step]))
+            end = int(windows.ends[step])
+            try:
+                found[row, step] = _extrapolated(points, end - windows.range, end, rating)
+            except IncompatibleHistograms:
+                mixed_schemas(given.notes, points.name, given.span)
+    return found
+
+
+def extended_histogram_rates(given: RangeVector, where: Bools, rating: Rating) -> Objects:
+    """Of anchored and smoothed ranges."""
+    found = np.full(where.shape, None, object)
+    if given.histograms is not None:
+        windows = given.histograms
+        left, right, there = outermost(windows)
+        for row, step in places(where & there):
+            points = _points(given, windows, row, int(left[row, step]), int(right[row, step]) + 1)
+            end = int(windows.ends[step])
+            try:
+                found[row, step] = _between_ends(points, end - windows.range, end, rating)
+            except IncompatibleHistograms:
+                mixed_schemas(given.notes, points.name, given.span)
+    return found
+
+
+def last_two_histograms(given: RangeVector, row: int, step: int, counter: bool) -> Histogram | None:
+    """irate and idelta of a window of the whole that ends with two histograms."""
+    last = int(given.whole.last[row, step])
+    points = _points(given, given.whole, row, last - 2, last)
+    before, result = points.histograms
+    if counter:
+        points.note_gauges(points.histograms)
+    else:
+        points.note_counters(before, result)
+    try:
+        if not counter or not points.is_reset(1, before):
+            result = points.minus(result, before)
+    except IncompatibleHistograms:
+        mixed_schemas(given.notes, points.name, given.span)
+        return None
+    result = compacted(replace(result, reset_hint=ResetHint.GAUGE))
+    return divided(result, (points.times[1] - points.times[0]) / 1000) if counter else result
+
+
+def _points(given: RangeVector, windows: Windows, row: int, first: int, last: int) -> Points:
+    samples = windows.samples
+    histograms = [] if samples.histograms is None else list(samples.histograms[first:last])
+    starts = [] if samples.starts is None else samples.starts[first:last].tolist()
+    return Points(samples.times[first:last].tolist(), histograms, starts, given.name(row), given)
+
+
+def _extrapolated(points: Points, range_start: int, range_end: int, rating: Rating) -> Histogram | None:
+    first, begun, to_zero = points.histograms[0], 0, np.inf
+    result = _increase(points, rating.counter) if len(points) > 1 else None
+    if rating.counter:
+        start = points.starts[0] if points.starts else 0
+        if start != 0 and range_start < start < points.times[0]:
+            begun = start
+            result = first if result is None else points.plus(result, first)
+        elif result is not None and result.count > 0 and first.count >= 0:
+            to_zero = first.count / result.count
+    if result is None:
+        return None
+    times = points.times
+    factor = float(extrapolation(range_start, range_end, times[0], times[-1], len(points) - 1, begun, to_zero))
+    return scaled(result, factor / rating.seconds if rating.seconds else factor)
+
+
+def _increase(points: Points, counter: bool) -> Histogram:
+    """Between the first and the last sample. Where the second begins anew the first does not matter, whatever its
+    buckets are."""
+    histograms = points.histograms
+    before, last = histograms[0], histograms[-1]
+    if counter and points.is_reset(1, before):
+        second = histograms[1]
+        before = Histogram(second.schema, 0.0, 0.0, custom_values=second.custom_values)
+    relevant = [before, *(histograms[1:-1] if counter else ()), last]
+    if any(one.is_custom != before.is_custom for one in relevant):
+        if counter and last.is_custom != before.is_custom:
+            points.note_gauges((histograms[0], last))
+        raise IncompatibleHistograms
+    schema = min(one.schema for one in relevant)
+    result = points.minus(reduced(last, schema), before)
+    if counter:
+        points.note_gauges(histograms)
+        result = _with_resets(points, result, before)
+    else:
+        points.note_counters(histograms[0], last)
+    return compacted(replace(result, reset_hint=ResetHint.GAUGE))
+
+
+def _with_resets(points: Points, result: Histogram, before: Histogram) -> Histogram:
+    for at in range(1, len(points)):
+        if points.starts:
+            start, start_before, time_before = points.starts[at], points.starts[at - 1], points.times[at - 1]
+            if start != 0 and start < time_before and start != start_before:
+                starts_overlap(points.given.notes, points.name, points.given.span)
+        if points.is_reset(at, before):
+            result = points.plus(result, before)
+        before = points.histograms[at]
+    return result
+
+
+def _between_ends(points: Points, range_start: int, range_end: int, rating: Rating) -> Histogram | None:
+    smoothed = points.given.extended == "smoothed"
+    counter, notes, span = rating.counter, points.given.notes, points.given.span
+    _check_range(points, counter)
+    pairs = list(zip(points.times, points.histograms, strict=True))
+    left, right = points.histograms[0], points.histograms[-1]
+    if smoothed and points.times[0] < range_start:
+        left = histogram_on_line(pairs[0], pairs[1], range_start, counter, notes, span)
+    if smoothed and points.times[-1] > range_end:
+        right = histogram_on_line(pairs[-2], pairs[-1], range_end, counter, notes, span)
+    if not counter:
+        points.note_counters(left, right)
+    result = points.minus(right, left)
+    if counter:
+        correction = _correction(points, left, right, smoothed and points.times[0] < range_start)
+        result = result if correction is None else points.plus(result, correction)
+    if rating.seconds:
+        result = divided(result, rating.seconds)
+    return compacted(replace(result, reset_hint=ResetHint.GAUGE))
+
+
+def _check_range(points: Points, counter: bool) -> None:
+    """What stands before the first that does not fit is still noted."""
+    custom = points.histograms[0].is_custom
+    fitting = list(takewhile(lambda one: one.is_custom == custom, points.histograms))
+    if counter:
+        points.note_gauges(fitting)
+    if len(fitting) < len(points):
+        raise IncompatibleHistograms
+
+
+def _correction(points: Points, left: Histogram, right: Histogram, drawn: bool) -> Histogram | None:
+    """What the resets between the ends took away. `drawn`: the left end is on the line to the second sample; a reset
+    there is in it already. The last sample is the right end, which may have its hint: it is not looked at itself."""
+    histograms = points.histograms
+    before, at = left, 1
+    if drawn and detect_reset(histograms[1], histograms[0]):
+        before, at = histograms[1], 2
+    if at > len(points) - 1:
+        return None
+    correction: Histogram | None = None
+    for now in (*histograms[at:-1], right):
+        if detect_reset(now, before):
+            correction = before if correction is None else points.plus(correction, before)
+        before = now
+    return correction

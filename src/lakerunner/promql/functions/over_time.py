@@ -1,0 +1,194 @@
+"""Functions that make one value of the samples of a window: avg_over_time and its like.
+
+Sums and means are of floats or of histograms; where a window has both there is a warning and no value. first, last,
+count and the like take samples as they come. The others are of floats, and say so where a window has both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
+from lakerunner.plan.vectors.expression import Kind
+from lakerunner.plan.vectors.function import Called, Function
+from lakerunner.plan.vectors.histogram import Histogram, ResetHint
+from lakerunner.plan.vectors.histogram_arithmetic import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
+from lakerunner.plan.vectors.sample_notes import (
+    bounds_reconciled,
+    histograms_ignored,
+    invalid_quantile,
+    mixed_samples,
+    mixed_schemas,
+    resets_collide,
+)
+from lakerunner.plan.vectors.values import Vector
+from lakerunner.promql.functions.over_time_kernels import (
+    extremes,
+    means,
+    median_deviations,
+    quantiles,
+    sums,
+    variances,
+)
+from lakerunner.promql.functions.range_vectors import RangeVector, Table, histograms_of, places, range_vector, scalar
+
+# ---- sums and means
+
+
+def _total(
+    called: Called,
+    kernel: Callable[[Table, Floats], None],
+    gatherer: Callable[[Histogram], CompensatedHistogram | AveragedHistogram],
+) -> Vector:
+    given = range_vector(called)
+    values, _ = given.empty()
+    kernel(given.table(), values)
+    if given.histograms is None:
+        return given.vector(values, given.has_floats)
+    for name in given.names(given.mixed):
+        mixed_samples(given.notes, name, given.span)
+    alone = given.has_histograms & ~given.mixed
+    histograms = np.full(values.shape, None, object)
+    for row, step in places(alone):
+        try:
+            histograms[row, step] = _gathered(given, row, step, gatherer)
+        except IncompatibleHistograms:
+            mixed_schemas(given.notes, given.name(row), given.span)
+    present: Bools = given.has_floats & ~given.mixed | (histograms != None)  # noqa: E711 elementwise
+    return given.vector(values, present, histograms)
+
+
+def _gathered(
+    given: RangeVector,
+    row: int,
+    step: int,
+    gatherer: Callable[[Histogram], CompensatedHistogram | AveragedHistogram],
+) -> Histogram | None:
+    if given.histograms is None:
+        return None
+    first, *others = histograms_of(given.histograms, row, step)
+    gathered = gatherer(first)
+    reconciled = any([gathered.add(one).bounds_reconciled for one in others])
+    hints = {one.reset_hint for one in (first, *others)}
+    if {ResetHint.RESET, ResetHint.NOT_RESET} <= hints:
+        resets_collide(given.notes, "aggregation", given.span)
+    if reconciled:
+        bounds_reconciled(given.notes, "aggregation", given.span)
+    return gathered.value()
+
+
+# ---- of floats alone
+
+
+def _of_floats(called: Called, kernel: Callable[[Table, Floats], None]) -> Vector:
+    given = range_vector(called)
+    values, _ = given.empty()
+    kernel(given.table(), values)
+    return _floats(given, values)
+
+
+def _floats(given: RangeVector, values: Floats) -> Vector:
+    """With the information that histograms were left out."""
+    for name in given.names(given.mixed) if given.histograms is not None else ():
+        histograms_ignored(given.notes, name, given.span)
+    return given.vector(values, given.has_floats)
+
+
+def _extreme(sign: float, *, latest: bool = False, as_time: bool = False) -> Callable[[Called], Vector]:
+    def kernel(table: Table, values: Floats) -> None:
+        extremes(table, sign, latest, as_time, values)
+
+    return partial(_of_floats, kernel=kernel)
+
+
+def _deviations(table: Table, values: Floats) -> None:
+    variances(table, values)
+    np.sqrt(values, out=values)
+
+
+def _quantile(called: Called) -> Vector:
+    given, wanted = range_vector(called), scalar(called, 0)
+    values, _ = given.empty()
+    quantiles(given.table(), wanted, values)
+    asked = given.has_floats.any(axis=0) & ~((wanted >= 0) & (wanted <= 1))
+    for number in wanted[asked].tolist():
+        invalid_quantile(given.notes, number, given.span)
+    return _floats(given, values)
+
+
+# ---- of samples as they come
+
+
+def _picked(called: Called, pick: Callable[[RangeVector], Ints]) -> Vector:
+    """One sample of each window, with whatever it is."""
+    given = range_vector(called)
+    samples, present = given.whole.samples, given.whole.last > given.whole.first
+    if not present.any():
+        return given.vector(*given.empty())
+    index = np.where(present, pick(given), 0)
+    values = np.where(present, samples.values[index], 0.0)
+    histograms: Objects | None = None
+    if given.histograms is not None and samples.histograms is not None:
+        histograms = np.where(present, samples.histograms[index], None)
+    return given.vector(values, present, histograms)
+
+
+def _time_of(called: Called, pick: Callable[[RangeVector], Ints]) -> Vector:
+    given = range_vector(called)
+    present: Bools = given.whole.last > given.whole.first
+    times = np.append(given.whole.samples.times, 0)
+    return given.vector(times[np.where(present, pick(given), -1)] / 1000, present)
+
+
+def _first(given: RangeVector) -> Ints:
+    return given.whole.first
+
+
+def _last(given: RangeVector) -> Ints:
+    return given.whole.last - 1
+
+
+def _count(called: Called) -> Vector:
+    given = range_vector(called)
+    counts = given.whole.last - given.whole.first
+    return given.vector(counts.astype(float), counts > 0)
+
+
+def _present(called: Called) -> Vector:
+    given = range_vector(called)
+    present: Bools = given.whole.last > given.whole.first
+    return given.vector(np.ones(present.shape), present)
+
+
+def _function(
+    name: str,
+    evaluate: Callable[[Called], Vector],
+    *,
+    arguments: tuple[Kind, ...] = (Kind.MATRIX,),
+    keeps_name: bool = False,
+    experimental: bool = False,
+) -> Function:
+    return Function(name, arguments, Kind.VECTOR, evaluate, keeps_name=keeps_name, experimental=experimental)
+
+
+OVER_TIME: tuple[Function, ...] = (
+    _function("avg_over_time", partial(_total, kernel=means, gatherer=AveragedHistogram)),
+    _function("sum_over_time", partial(_total, kernel=sums, gatherer=CompensatedHistogram)),
+    _function("min_over_time", _extreme(-1.0)),
+    _function("max_over_time", _extreme(1.0)),
+    _function("count_over_time", _count),
+    _function("present_over_time", _present),
+    _function("first_over_time", partial(_picked, pick=_first), keeps_name=True),
+    _function("last_over_time", partial(_picked, pick=_last), keeps_name=True),
+    _function("stddev_over_time", partial(_of_floats, kernel=_deviations)),
+    _function("stdvar_over_time", partial(_of_floats, kernel=variances)),
+    _function("quantile_over_time", _quantile, arguments=(Kind.SCALAR, Kind.MATRIX)),
+    _function("mad_over_time", partial(_of_floats, kernel=median_deviations), experimental=True),
+    _function("ts_of_first_over_time", partial(_time_of, pick=_first), experimental=True),
+    _function("ts_of_last_over_time", partial(_time_of, pick=_last), experimental=True),
+    _function("ts_of_min_over_time", _extreme(-1.0, latest=True, as_time=True), experimental=True),
+    _function("ts_of_max_over_time", _extreme(1.0, latest=True, as_time=True), experimental=True),
+)

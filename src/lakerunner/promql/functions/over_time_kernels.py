@@ -1,0 +1,177 @@
+"""What becomes of the float samples of each window, as loops over arrays.
+
+Comes in: a table of windows. Goes out: a value for each window that has a sample. What always holds: float operations
+are those of Prometheus, in its order, so that the bits are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def plus(number: Any, total: Any, lost: Any) -> Any:
+    """One more number in a sum that keeps what rounding took from it (Neumaier). An infinite sum has lost nothing."""
+    grown = total + number
+    if np.isinf(grown):
+        return grown, 0.0
+    if abs(total) >= abs(number):
+        return grown, lost + ((total - grown) + number)
+    return grown, lost + ((number - grown) + total)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sums(table: Any, values: Any) -> None:
+    _, numbers, _, first, last, _ = table
+    for series in range(first.shape[0]):
+        for step in range(first.shape[1]):
+            total = lost = 0.0
+            for at in range(first[series, step], last[series, step]):
+                total, lost = plus(numbers[at], total, lost)
+            values[series, step] = total if np.isinf(total) else total + lost
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def means(table: Any, values: Any) -> None:
+    """By the sum; from the sample on that would make it infinite by a mean that each sample moves."""
+    _, numbers, _, first, last, _ = table
+    for series in range(first.shape[0]):
+        for step in range(first.shape[1]):
+            a, b = first[series, step], last[series, step]
+            if b <= a:
+                continue
+            total, lost = numbers[a], 0.0
+            at = a + 1
+            while at < b:
+                grown, grown_lost = plus(numbers[at], total, lost)
+                if np.isinf(grown):
+                    break
+                total, lost = grown, grown_lost
+                at += 1
+            if at == b:
+                values[series, step] = total / (b - a) + lost / (b - a)
+            else:
+                values[series, step] = _moving_mean(numbers[a:b], at - a, total, lost)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _moving_mean(numbers: Any, taken: Any, total: Any, lost: Any) -> Any:
+    """`total` and `lost` are those of the `taken` first."""
+    mean = total / taken
+    lost = lost / taken
+    for at in range(taken, len(numbers)):
+        count = at + 1.0
+        share = (count - 1) / count
+        mean, lost = plus(numbers[at] / count, share * mean, share * lost)
+    return mean + lost
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def variances(table: Any, values: Any) -> None:
+    _, numbers, _, first, last, _ = table
+    for series in range(first.shape[0]):
+        for step in range(first.shape[1]):
+            count = mean = mean_lost = squares = squares_lost = 0.0
+            for at in range(first[series, step], last[series, step]):
+                count += 1
+                distance = numbers[at] - (mean + mean_lost)
+                mean, mean_lost = plus(distance / count, mean, mean_lost)
+                squares, squares_lost = plus(
+                    distance * (numbers[at] - (mean + mean_lost)), squares, squares_lost
+                )
+            if count > 0:
+                values[series, step] = (squares + squares_lost) / count
+
+
+@njit(cache=True, nogil=True)
+def extremes(table: Any, sign: Any, latest: Any, as_time: Any, values: Any) -> None:
+    """The largest number (`sign` 1) or the smallest (-1), or the time of it in seconds. Of equal ones the first counts,
+    or the `latest`; NaN only where there is nothing else.
+
+    A queue holds the places of those numbers that no later one of the window is beyond: its head is the answer, and
+    each sample is looked at once however much windows overlap."""
+    times, numbers, _, first, last, _ = table
+    queue = np.empty(_longest(first, last), np.int64)
+    for series in range(first.shape[0]):
+        head = tail = seen = 0
+        for step in range(first.shape[1]):
+            a, b = first[series, step], last[series, step]
+            if b <= a:
+                continue
+            for at in range(max(seen, a), b):
+                number = sign * numbers[at]
+                if np.isnan(number):
+                    continue
+                while tail > head:
+                    behind = sign * numbers[queue[tail - 1]]
+                    if behind > number or (behind == number and not latest):
+                        break
+                    tail -= 1
+                queue[tail] = at
+                tail += 1
+            seen = b
+            while head < tail and queue[head] < a:
+                head += 1
+            place = queue[head] if head < tail else b - 1
+            values[series, step] = times[place] / 1000 if as_time else numbers[place]
+
+
+@njit(cache=True, nogil=True)
+def _longest(first: Any, last: Any) -> Any:
+    longest = 0
+    if first.shape[1] > 0:
+        for series in range(first.shape[0]):
+            longest = max(longest, last[series, -1] - first[series, 0])
+    return longest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def quantiles(table: Any, wanted: Any, values: Any) -> None:
+    """`wanted`: of each step."""
+    _, numbers, _, first, last, _ = table
+    for series in range(first.shape[0]):
+        for step in range(first.shape[1]):
+            a, b = first[series, step], last[series, step]
+            if b > a:
+                values[series, step] = quantile(wanted[step], numbers[a:b])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def quantile(wanted: Any, numbers: Any) -> Any:
+    """NaN is smaller than all."""
+    if np.isnan(wanted):
+        return np.nan
+    if wanted < 0:
+        return -np.inf
+    if wanted > 1:
+        return np.inf
+    count = len(numbers)
+    ordered = np.sort(numbers)
+    unordered = 0
+    while unordered < count and np.isnan(ordered[count - 1 - unordered]):
+        unordered += 1
+    rank = wanted * (count - 1.0)
+    low = int(np.floor(rank))
+    high = min(count - 1, low + 1)
+    weight = rank - np.floor(rank)
+    lower = np.nan if low < unordered else ordered[low - unordered]
+    upper = np.nan if high < unordered else ordered[high - unordered]
+    return lower * (1 - weight) + upper * weight
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def median_deviations(table: Any, values: Any) -> None:
+    """The median of the distances from the median; NaN where any number is NaN."""
+    _, numbers, _, first, last, _ = table
+    for series in range(first.shape[0]):
+        for step in range(first.shape[1]):
+            a, b = first[series, step], last[series, step]
+            if b <= a:
+                continue
+            if np.isnan(numbers[a:b]).any():
+                values[series, step] = np.nan
+            else:
+                values[series, step] = quantile(0.5, np.abs(numbers[a:b] - quantile(0.5, numbers[a:b])))

@@ -1,0 +1,146 @@
+"""A range vector as its functions take it: floats and native histograms apart, arrays ready for the kernels.
+
+Comes in: a call whose one MATRIX argument is a `Windows`. Goes out: that argument in parts, and a `Vector` of what the
+parts gave. What always holds: parts have the rows and columns of the whole; a window may be empty in either part, and
+one that is empty in neither is mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from lakerunner.model.labels import NAME, value_of
+from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
+from lakerunner.plan.vectors.expression import Range, Span, bare
+from lakerunner.plan.vectors.function import Called
+from lakerunner.plan.vectors.histogram import Histogram
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.values import Samples, Scalar, Vector, Windows
+
+NO_STARTS: Ints = np.zeros(0, np.int64)
+
+
+class Table(NamedTuple):
+    """Windows as kernels take them. `starts` is empty where no sample has a start time."""
+
+    times: Ints
+    values: Floats
+    starts: Ints
+    first: Ints  # [series, steps]
+    last: Ints  # [series, steps]
+    ends: Ints  # [steps]
+
+
+@dataclass(frozen=True)
+class RangeVector:
+    """`histograms` is None where no sample of any series is one: `floats` is then the whole."""
+
+    whole: Windows
+    floats: Windows
+    histograms: Windows | None
+    span: Span
+    notes: Notes
+
+    @cached_property
+    def has_floats(self) -> Bools:
+        found: Bools = self.floats.last > self.floats.first
+        return found
+
+    @cached_property
+    def has_histograms(self) -> Bools:
+        if self.histograms is None:
+            return np.zeros(self.whole.first.shape, bool)
+        found: Bools = self.histograms.last > self.histograms.first
+        return found
+
+    @cached_property
+    def mixed(self) -> Bools:
+        return self.has_floats & self.has_histograms
+
+    @property
+    def extended(self) -> str:
+        expression = self.whole.expression
+        return expression.selector.extended if isinstance(expression, Range) else ""
+
+    def name(self, row: int) -> str:
+        return value_of(self.whole.samples.labels[row], NAME)
+
+    def names(self, where: Bools) -> Iterator[str]:
+        """Of the series with such a window, each name once."""
+        yield from dict.fromkeys(self.name(row) for row in np.flatnonzero(where.any(axis=1)).tolist())
+
+    def table(self) -> Table:
+        """Of the floats."""
+        return table_of(self.floats)
+
+    def empty(self) -> tuple[Floats, Bools]:
+        """Values and present, to be written."""
+        return np.zeros(self.whole.first.shape), np.zeros(self.whole.first.shape, bool)
+
+    def vector(self, values: Floats, present: Bools, histograms: Objects | None = None) -> Vector:
+        samples = self.whole.samples
+        return Vector(samples.labels, values, present, histograms, samples.drop_name)
+
+
+def range_vector(called: Called) -> RangeVector:
+    """The argument that is one. Notes are about the place of the first argument, whichever that is."""
+    windows = next(value for value in called.arguments if isinstance(value, Windows))
+    floats, histograms = _apart(windows)
+    return RangeVector(windows, floats, histograms, bare(called.call.arguments[0]).span, called.notes)
+
+
+def scalar(called: Called, number: int) -> Floats:
+    """At every step."""
+    value = called.arguments[number]
+    if not isinstance(value, Scalar):
+        raise TypeError(f"argument {number} of {called.call.function} is a {type(value).__name__}")
+    return value.values
+
+
+def table_of(windows: Windows) -> Table:
+    samples = windows.samples
+    starts = NO_STARTS if samples.starts is None else samples.starts
+    return Table(samples.times, samples.values, starts, windows.first, windows.last, windows.ends)
+
+
+def histograms_of(windows: Windows, row: int, step: int) -> list[Histogram]:
+    """Of a window of histograms alone."""
+    if windows.samples.histograms is None:
+        return []
+    return list(windows.samples.histograms[windows.first[row, step] : windows.last[row, step]])
+
+
+def places(where: Bools) -> Iterator[tuple[int, int]]:
+    """Row and step of each window that is meant, series by series."""
+    for row, step in np.argwhere(where).tolist():
+        yield row, step
+
+
+def _apart(windows: Windows) -> tuple[Windows, Windows | None]:
+    if windows.samples.histograms is None:
+        return windows, None
+    is_histogram = np.array([one is not None for one in windows.samples.histograms], bool)
+    if not is_histogram.any():
+        return replace(windows, samples=replace(windows.samples, histograms=None)), None
+    floats = _kept(windows, ~is_histogram)
+    return replace(floats, samples=replace(floats.samples, histograms=None)), _kept(windows, is_histogram)
+
+
+def _kept(windows: Windows, kept: Bools) -> Windows:
+    samples = windows.samples
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept, dtype=np.int64)])
+    some = Samples(
+        samples.labels,
+        before[samples.offsets],
+        samples.times[kept],
+        samples.values[kept],
+        None if samples.histograms is None else samples.histograms[kept],
+        None if samples.starts is None else samples.starts[kept],
+        samples.drop_name,
+    )
+    return replace(windows, samples=some, first=before[windows.first], last=before[windows.last])

@@ -1,0 +1,150 @@
+"""Rates of float samples, as loops over arrays.
+
+Comes in: a table of windows. Goes out: a value for each window that has one, and whether it has. What always holds:
+float operations are those of Prometheus, in its order, so that the bits are the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from lakerunner.plan.vectors.smoothing import on_line
+
+
+@njit(cache=True, nogil=True)
+def starts_anew(start_before: Any, time_before: Any, start: Any, time: Any) -> Any:
+    """Whether a sample's start time says that it does not count on from the sample before.
+
+    A start time of 0 is unknown, one at or behind its sample's time is invalid. One that is exactly the time of the
+    sample before is how delta series are written; a cumulative series whose true start is unknown has that too, but for
+    its first sample, which knows none."""
+    if start == start_before or start == 0 or start >= time or start < time_before:
+        return False
+    if start > time_before:
+        return True
+    return start_before != 0 and start_before < time_before
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def extrapolation(
+    range_start: Any, range_end: Any, first_time: Any, last_time: Any, intervals: Any, begun: Any, to_zero: Any
+) -> Any:
+    """By how much an increase between two samples grows when it is spread over the whole range.
+
+    `begun`: when the counter was zero, where that is known and inside the range, otherwise 0. `to_zero`: the share of
+    the time between the samples that a counter took from zero to the first one; infinite where it is none."""
+    to_start = (first_time - range_start) / 1000
+    to_end = (range_end - last_time) / 1000
+    covered = (last_time - first_time) / 1000
+    between = covered / intervals if intervals > 0 else 0.0
+    threshold = between * 1.1
+    if begun != 0:
+        to_start = 0.0
+        covered = (last_time - begun) / 1000
+    else:
+        if to_start >= threshold:
+            to_start = between / 2
+        from_zero = covered * to_zero
+        if from_zero < to_start:
+            to_start = from_zero
+    if to_end >= threshold:
+        to_end = between / 2
+    if covered == 0:
+        return 1.0
+    return (covered + to_start + to_end) / covered
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def extrapolated(
+    table: Any, range_: Any, counter: Any, seconds: Any, values: Any, present: Any, overlapping: Any
+) -> None:
+    """Into `values` and `present`: the increase over the range; per second where `seconds`, the range's length, is not
+    zero. Into `overlapping`, where there are start times: whether some in the window overlap."""
+    times, numbers, starts, first, last, ends = table
+    resets = np.empty(_longest(first, last) if counter else 0, np.int64)
+    timed = counter and len(starts) > 0
+    for series in range(first.shape[0]):
+        head = tail = seen = 0
+        overlap = -1
+        for step in range(first.shape[1]):
+            a, b = first[series, step], last[series, step]
+            if b <= a:
+                continue
+            increase = numbers[b - 1] - numbers[a]
+            begun = 0
+            to_zero = np.inf
+            if counter:
+                # Each sample is looked at once: windows only ever move on.
+                for at in range(max(seen, a + 1), b):
+                    if numbers[at] < numbers[at - 1]:
+                        resets[tail] = at
+                        tail += 1
+                    elif timed and starts_anew(starts[at - 1], times[at - 1], starts[at], times[at]):
+                        resets[tail] = at
+                        tail += 1
+                    if timed and starts[at] != 0 and starts[at] < times[at - 1] and starts[at] != starts[at - 1]:
+                        overlap = at
+                seen = b
+                while head < tail and resets[head] <= a:
+                    head += 1
+                for place in range(head, tail):
+                    increase += numbers[resets[place] - 1]
+                if timed:
+                    overlapping[series, step] = overlap > a
+                    if starts[a] != 0 and starts[a] > ends[step] - range_ and starts[a] < times[a]:
+                        begun = starts[a]
+                        increase += numbers[a]
+                if increase > 0 and numbers[a] >= 0:
+                    to_zero = numbers[a] / increase
+            if b - a == 1 and begun == 0:
+                continue
+            factor = extrapolation(ends[step] - range_, ends[step], times[a], times[b - 1], b - a - 1, begun, to_zero)
+            if seconds != 0:
+                factor /= seconds
+            values[series, step] = increase * factor
+            present[series, step] = True
+
+
+@njit(cache=True, nogil=True)
+def _longest(first: Any, last: Any) -> Any:
+    longest = 0
+    if first.shape[1] > 0:
+        for series in range(first.shape[0]):
+            longest = max(longest, last[series, -1] - first[series, 0])
+    return longest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def between_ends(table: Any, range_: Any, smoothed: Any, counter: Any, seconds: Any, values: Any, present: Any) -> None:
+    """Of extended ranges, whose first and last samples may lie outside: what was added between the range's ends, where
+    the value is that of the first and the last sample, or where `smoothed` on the line to the next one inside."""
+    times, numbers, _, first, last, ends = table
+    for series in range(first.shape[0]):
+        for step in range(first.shape[1]):
+            a, b = first[series, step], last[series, step] - 1
+            if b < a:
+                continue
+            start, end = ends[step] - range_, ends[step]
+            left, right = numbers[a], numbers[b]
+            if smoothed and times[a] < start:
+                left = on_line(numbers[a], times[a], numbers[a + 1], times[a + 1], start, counter)
+            if smoothed and times[b] > end:
+                right = on_line(numbers[b - 1], times[b - 1], numbers[b], times[b], end, counter)
+            increase = right - left
+            if counter:
+                inside = a + 1 if times[a] <= start else a
+                behind = b if times[b] >= end else b + 1
+                before = left
+                correction = 0.0
+                for at in range(inside, behind):
+                    if numbers[at] < before:
+                        correction += before
+                    before = numbers[at]
+                if right < before:
+                    correction += before
+                increase += correction
+            values[series, step] = increase / seconds if seconds != 0 else increase
+            present[series, step] = True

@@ -1,0 +1,68 @@
+"""Trends: deriv, predict_linear, double_exponential_smoothing. Of windows with two float samples or more; histograms
+are left out, which is said where a window has both."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lakerunner.model.errors import UserError
+from lakerunner.plan.vectors.arrays import Bools, Floats
+from lakerunner.plan.vectors.expression import Kind
+from lakerunner.plan.vectors.function import Called, Function
+from lakerunner.plan.vectors.sample_notes import histograms_ignored
+from lakerunner.plan.vectors.values import Vector
+from lakerunner.promql.functions.range_vectors import RangeVector, range_vector, scalar
+from lakerunner.promql.functions.regression_kernels import lines, smoothed_twice
+
+
+def _deriv(called: Called) -> Vector:
+    given = range_vector(called)
+    slopes, _ = given.empty()
+    lines(given.table(), np.zeros(0, np.int64), slopes, np.zeros_like(slopes))
+    return _vector(given, slopes)
+
+
+def _predict_linear(called: Called) -> Vector:
+    """From the step's own time on, whatever offset the range has."""
+    given, ahead = range_vector(called), scalar(called, 1)
+    slopes, _ = given.empty()
+    heights = np.zeros_like(slopes)
+    lines(given.table(), called.steps.times, slopes, heights)
+    with np.errstate(all="ignore"):
+        return _vector(given, slopes * ahead + heights)
+
+
+def _double_exponential_smoothing(called: Called) -> Vector:
+    given, smoothing, trend = range_vector(called), scalar(called, 1), scalar(called, 2)
+    asked: Bools = (given.whole.last > given.whole.first).any(axis=0)
+    for name, factors, short in (("smoothing", smoothing, "sf"), ("trend", trend, "tf")):
+        wrong = factors[asked & ((factors <= 0) | (factors >= 1))]
+        if len(wrong):
+            raise UserError(f"invalid {name} factor. Expected: 0 < {short} < 1, got: {_fixed(wrong[0])}")
+    values, _ = given.empty()
+    smoothed_twice(given.table(), smoothing, trend, values)
+    return _vector(given, values)
+
+
+def _fixed(number: float) -> str:
+    return f"{number:.6f}" if np.isfinite(number) else f"{number:+f}".replace("inf", "Inf")
+
+
+def _vector(given: RangeVector, values: Floats) -> Vector:
+    for name in given.names(given.mixed) if given.histograms is not None else ():
+        histograms_ignored(given.notes, name, given.span)
+    present: Bools = given.floats.last - given.floats.first >= 2
+    return given.vector(values, present)
+
+
+REGRESSIONS: tuple[Function, ...] = (
+    Function("deriv", (Kind.MATRIX,), Kind.VECTOR, _deriv),
+    Function("predict_linear", (Kind.MATRIX, Kind.SCALAR), Kind.VECTOR, _predict_linear),
+    Function(
+        "double_exponential_smoothing",
+        (Kind.MATRIX, Kind.SCALAR, Kind.SCALAR),
+        Kind.VECTOR,
+        _double_exponential_smoothing,
+        experimental=True,
+    ),
+)
