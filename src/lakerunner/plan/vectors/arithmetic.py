@@ -1,27 +1,64 @@
-"""The numbers that operators and functions make of numbers, elementwise over arrays of float64 that broadcast."""
+"""The numbers that operators and functions make of numbers, elementwise over arrays of float64 that broadcast.
+
+What always holds: the bits are Prometheus'. A kernel is compiled when it is first used, and kept.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numba
 import numpy as np
 
+from lakerunner.plan.vectors import circular, exponential, hyperbolic
 from lakerunner.plan.vectors.arrays import Floats
 
-exp, log, log2, log10 = np.exp, np.log, np.log2, np.log10
-sin, cos, tan, asin, acos, atan = np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan
-sinh, cosh, tanh, asinh, acosh, atanh = np.sinh, np.cosh, np.tanh, np.arcsinh, np.arccosh, np.arctanh
-power, atan2 = np.power, np.arctan2
+_vectorize: Any = numba.vectorize  # of which mypy knows nothing
+
+
+def _one(kernel: Any) -> Callable[[Floats], Floats]:
+    compiled = _vectorize(cache=True, nopython=True)(kernel.py_func)
+
+    def over(values: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            found: Floats = compiled(values)
+        return found
+
+    return over
+
+
+def _two(kernel: Any) -> Callable[[Floats, Floats], Floats]:
+    compiled = _vectorize(cache=True, nopython=True)(kernel.py_func)
+
+    def over(left: Floats, right: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            found: Floats = compiled(left, right)
+        return found
+
+    return over
+
+
+exp, log = _one(exponential.exp), _one(exponential.log)
+log2, log10 = _one(exponential.log2), _one(exponential.log10)
+sin, cos, tan = _one(circular.sin), _one(circular.cos), _one(circular.tan)
+asin, acos, atan = _one(circular.asin), _one(circular.acos), _one(circular.atan)
+sinh, cosh, tanh = _one(hyperbolic.sinh), _one(hyperbolic.cosh), _one(hyperbolic.tanh)
+asinh, acosh, atanh = _one(hyperbolic.asinh), _one(hyperbolic.acosh), _one(hyperbolic.atanh)
+power, atan2 = _two(exponential.power), _two(circular.atan2)
 
 
 def modulo(dividend: Floats, divisor: Floats) -> Floats:
     """The remainder, with the sign of the dividend: exact."""
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         remainder: Floats = np.fmod(dividend, divisor)
     return remainder
 
 
 def maximum(one: Floats, other: Floats) -> Floats:
     """NaN where one of them is, unless the other is +Inf; 0 is greater than -0."""
-    greater = np.where((one == 0) & (other == 0), one + other, np.maximum(one, other))
+    with np.errstate(all="ignore"):
+        greater = np.where((one == 0) & (other == 0), one + other, np.maximum(one, other))
     found: Floats = np.where(np.isposinf(one) | np.isposinf(other), np.inf, greater)
     return found
 

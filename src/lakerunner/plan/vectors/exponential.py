@@ -1,0 +1,238 @@
+"""Exponentials, logarithms and powers of single numbers, to the last bit as Prometheus has them.
+
+Every library of mathematics rounds a little differently, so that queries compared with Prometheus' would differ in the
+last digit. These kernels do the same operations in the same order as its runtime does on amd64 with FMA: exp by
+Shibata's method (Taylor series of x/16, squared four times), log and log1p as FDLIBM, powers by repeated squaring. Two
+oddities come with that: exp() is infinite from 709.44 on, and log() of a denormal number takes it for a normal one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+_LOG2_E = 1.4426950408889634
+_LN2_UPPER, _LN2_LOWER = 0.69314718055966295651, 0.28235290563031577122588448175013436025525412068e-12
+_EXP_OVERFLOW = 7.09782712893384e02
+_EXP_UNDERFLOW = -746.0
+_LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_1_OVER_LN2, _1_OVER_LN10 = 1.44269504088896340735992468100189214, 0.43429448190325182765112891891660508
+_SQRT2_LESS_1, _HALF_SQRT2_LESS_1 = 4.142135623730950488017e-01, -2.928932188134524755992e-01
+_HALF_SQRT2 = 7.07106781186547524401e-01
+_MANTISSA = np.int64(0x000FFFFFFFFFFFFF)
+_ONE_BITS, _HALF_BITS = np.int64(0x3FF0000000000000), np.int64(0x3FE0000000000000)
+_SQRT2_MANTISSA = np.int64(0x0006A09E667F3BCD)
+
+# FDLIBM's minimax polynomial of (log(1+f) - log(1-f)) / s - 2, in powers of s squared.
+_L1, _L2, _L3, _L4 = (
+    6.666666666666735130e-01,
+    3.999999999940941908e-01,
+    2.857142874366239149e-01,
+    2.222219843214978396e-01,
+)
+_L5, _L6, _L7 = 1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01
+
+
+def _multiply_add(_context: Any, _a: Any, _b: Any, _c: Any) -> Any:
+    """a * b + c, rounded once."""
+
+    def generate(_target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return types.float64(types.float64, types.float64, types.float64), generate
+
+
+_fused: Any = intrinsic(_multiply_add)
+
+
+@njit(cache=True, nogil=True)
+def exp(x: Any) -> Any:
+    if math.isnan(x):
+        return x
+    if x > _EXP_OVERFLOW:
+        return math.inf
+    if x < _EXP_UNDERFLOW:
+        return 0.0
+    power = np.rint(_LOG2_E * x)
+    if power >= 1024.0:
+        return math.inf
+    rest = _fused(-power, _LN2_UPPER, x)
+    rest = 0.0625 * _fused(-power, _LN2_LOWER, rest)
+    series = _fused(2.4801587301587301587e-5, rest, 1.9841269841269841270e-4)
+    series = _fused(series, rest, 1.3888888888888888889e-3)
+    series = _fused(series, rest, 8.3333333333333333333e-3)
+    series = _fused(series, rest, 4.1666666666666666667e-2)
+    series = _fused(series, rest, 1.6666666666666666667e-1)
+    series = _fused(series, rest, 0.5)
+    rest = rest * _fused(series, rest, 1.0)
+    # Of e^x - 1 = r, e^2x - 1 is r * (r + 2).
+    rest = rest * (rest + 2.0)
+    rest = rest * (rest + 2.0)
+    rest = rest * (rest + 2.0)
+    return math.ldexp(_fused(rest, rest + 2.0, 1.0), np.int32(power))
+
+
+@njit(cache=True, nogil=True)
+def log(x: Any) -> Any:
+    if x == 0:
+        return -math.inf
+    if x < 0:
+        return math.nan
+    if math.isnan(x) or math.isinf(x):
+        return x
+    bits = np.float64(x).view(np.int64)
+    power = np.float64((bits >> 52) - 1022)
+    fraction = np.int64((bits & _MANTISSA) | _HALF_BITS).view(np.float64)
+    if fraction <= _HALF_SQRT2:
+        power -= 1.0
+        fraction *= 2.0
+    f = fraction - 1.0
+    s = f / (2.0 + f)
+    s2 = s * s
+    s4 = s2 * s2
+    odd = s2 * (_L1 + s4 * (_L3 + s4 * (_L5 + s4 * _L7)))
+    even = s4 * (_L2 + s4 * (_L4 + s4 * _L6))
+    half = 0.5 * f * f
+    return power * _LN2_HIGH - ((half - (s * (half + (odd + even)) + power * _LN2_LOW)) - f)
+
+
+@njit(cache=True, nogil=True)
+def log2(x: Any) -> Any:
+    """Exact for powers of two."""
+    if x == 0 or math.isnan(x) or math.isinf(x):
+        return log(x)
+    fraction, power = math.frexp(x)
+    if fraction == 0.5:
+        return np.float64(power - 1)
+    return log(fraction) * _1_OVER_LN2 + np.float64(power)
+
+
+@njit(cache=True, nogil=True)
+def log10(x: Any) -> Any:
+    return log(x) * _1_OVER_LN10
+
+
+@njit(cache=True, nogil=True)
+def log1p(x: Any) -> Any:
+    """log(1 + x), exact where x is small."""
+    if x < -1 or math.isnan(x):
+        return math.nan
+    if x == -1:
+        return -math.inf
+    if math.isinf(x):
+        return x
+    size = abs(x)
+    if size < 2.0**-54:
+        return x
+    if size < 2.0**-29:
+        return x - x * x * 0.5
+    f, power, lost, is_even = _log1p_reduced(x)
+    half = 0.5 * f * f
+    if is_even:
+        r = half * (1.0 - 0.66666666666666666 * f)
+        if f == 0:
+            return power * _LN2_HIGH + (lost + power * _LN2_LOW)
+        return f - r if power == 0 else power * _LN2_HIGH - ((r - (power * _LN2_LOW + lost)) - f)
+    s = f / (2.0 + f)
+    z = s * s
+    r = z * (_L1 + z * (_L2 + z * (_L3 + z * (_L4 + z * (_L5 + z * (_L6 + z * _L7))))))
+    if power == 0:
+        return f - (half - s * (half + r))
+    return power * _LN2_HIGH - ((half - (s * (half + r) + (power * _LN2_LOW + lost))) - f)
+
+
+@njit(cache=True, nogil=True)
+def _log1p_reduced(x: Any) -> Any:
+    """1 + x as 2^power * (1 + f), and what its rounding has lost, relative to it; last, whether f is (next to) 0."""
+    if _HALF_SQRT2_LESS_1 < x < _SQRT2_LESS_1:
+        return x, 0.0, 0.0, False
+    sum_ = 1.0 + x if x < 2.0**53 else x
+    power = (np.float64(sum_).view(np.int64) >> 52) - 1023
+    lost = 0.0
+    if x < 2.0**53:
+        lost = (1.0 - (sum_ - x) if power > 0 else x - (sum_ - 1.0)) / sum_
+    mantissa = np.float64(sum_).view(np.int64) & _MANTISSA
+    if mantissa < _SQRT2_MANTISSA:
+        near = mantissa == 0
+        fraction = np.int64(mantissa | _ONE_BITS).view(np.float64)
+    else:
+        power += 1
+        near = _MANTISSA + 1 - mantissa < 4
+        fraction = np.int64(mantissa | _HALF_BITS).view(np.float64)
+    return fraction - 1.0, np.float64(power), lost, near
+
+
+@njit(cache=True, nogil=True)
+def power(x: Any, y: Any) -> Any:
+    if y == 0 or x == 1:
+        return 1.0
+    if y == 1:
+        return x
+    if math.isnan(x) or math.isnan(y):
+        return math.nan
+    if x == 0 or math.isinf(x) or math.isinf(y):
+        return _extreme_power(x, y)
+    if y == 0.5:
+        return math.sqrt(x) if x > 0 else math.nan
+    if y == -0.5:
+        return 1.0 / math.sqrt(x) if x > 0 else math.nan
+    whole = np.floor(abs(y))
+    part = abs(y) - whole
+    if part != 0 and x < 0:
+        return math.nan
+    if whole >= 2.0**63:
+        return _extreme_power(x, math.copysign(math.inf, y))
+    found = 1.0
+    if part != 0:
+        if part > 0.5:
+            part -= 1.0
+            whole += 1.0
+        found = exp(part * log(x))
+    return _squared(x, found, np.int64(whole), y < 0)
+
+
+@njit(cache=True, nogil=True)
+def _squared(x: Any, found: Any, whole: Any, inverse: Any) -> Any:
+    """found * x^whole, the powers of two apart so that nothing overflows on the way."""
+    fraction, exponent = math.frexp(x)
+    own = np.int64(exponent)
+    power = np.int64(0)
+    while whole != 0:
+        if own < -4096 or own > 4096:
+            power += own  # out of reach already
+            break
+        if whole & 1 == 1:
+            found *= fraction
+            power += own
+        fraction *= fraction
+        own *= 2
+        if fraction < 0.5:
+            fraction += fraction
+            own -= 1
+        whole >>= 1
+    if inverse:
+        found = 1.0 / found
+        power = -power
+    scale: Any = np.int32(power)
+    return math.ldexp(found, scale)
+
+
+@njit(cache=True, nogil=True)
+def _extreme_power(x: Any, y: Any) -> Any:
+    """Where x is 0, or one of them is infinite."""
+    if x == 0 or x == -math.inf:
+        if math.isinf(x) and math.isinf(y):
+            return math.inf if y > 0 else 0.0
+        small = (x == 0) == (y > 0)
+        size = 0.0 if small else math.inf
+        odd = abs(y) < 2.0**53 and np.floor(y) == y and np.int64(y) & 1 == 1
+        return -size if odd and math.copysign(1.0, x) < 0 else size
+    if math.isinf(y):
+        if x == -1:
+            return 1.0
+        return 0.0 if (abs(x) < 1) == (y > 0) else math.inf
+    return 0.0 if y < 0 else math.inf
