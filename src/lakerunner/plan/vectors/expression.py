@@ -43,8 +43,8 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class DurationTerm:
-    """An operand or operation of a duration expression. `op`: number (value in ms), `+ - * / % ^` of two or one
-    operands, step, range, min_of, max_of, paren."""
+    """An operand or operation of a duration expression. `op`: number (value in seconds, as a query counts),
+    `+ - * / % ^` of two or one operands, step, range, min_of, max_of, paren."""
 
     op: str
     operands: tuple[DurationTerm, ...] = ()

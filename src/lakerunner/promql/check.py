@@ -1,0 +1,215 @@
+"""Whether the kinds of an expression fit: what functions, operators and aggregations take. Comes in as it was parsed,
+goes out with `matching` where two vectors are matched and nowhere else.
+
+The first mistake in the order of Prometheus' own check is the one that is told of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lakerunner.model.errors import UserError
+from lakerunner.model.labels import NAME
+from lakerunner.plan.vectors.expression import (
+    Aggregate,
+    Binary,
+    Call,
+    Expression,
+    Given,
+    Kind,
+    Matching,
+    Number,
+    Paren,
+    Range,
+    Selector,
+    Subquery,
+    Text,
+    Unary,
+)
+from lakerunner.plan.vectors.function import Function
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.lexer import refusal
+from lakerunner.promql.quote import quoted
+from lakerunner.promql.selectors import matches_empty
+
+COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
+SET_OPERATORS = frozenset(("and", "or", "unless"))
+DOCUMENTED = {Kind.VECTOR: "instant vector", Kind.MATRIX: "range vector", Kind.SCALAR: "scalar", Kind.STRING: "string"}
+_SCALAR_OR_VECTOR = (Kind.SCALAR, Kind.VECTOR)
+
+
+def checked(expression: Expression, text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
+    return _Check(text, functions).check(expression)
+
+
+def expression_kind(expression: Expression, functions: Mapping[str, Function] = FUNCTIONS) -> Kind:
+    match expression:
+        case Number():
+            return Kind.SCALAR
+        case Text():
+            return Kind.STRING
+        case Selector() | Aggregate():
+            return Kind.VECTOR
+        case Range() | Subquery():
+            return Kind.MATRIX
+        case Paren(inner) | Unary(_, inner):
+            return expression_kind(inner, functions)
+        case Binary(_, left, right):
+            both = (expression_kind(left, functions), expression_kind(right, functions))
+            return Kind.SCALAR if both == (Kind.SCALAR, Kind.SCALAR) else Kind.VECTOR
+        case Call(name):
+            return functions[name].returns
+        case Given():
+            return expression.kind
+
+
+class _Check:
+    def __init__(self, text: str, functions: Mapping[str, Function]) -> None:
+        self._text = text
+        self._functions = functions
+
+    def check(self, expression: Expression) -> Expression:
+        match expression:
+            case Aggregate():
+                return self._aggregate(expression)
+            case Binary():
+                return self._binary(expression)
+            case Call():
+                return self._call(expression)
+            case Paren(inner):
+                return replace(expression, inner=self.check(inner))
+            case Unary(_, inner):
+                return self._unary(expression)
+            case Subquery(inner):
+                found = self.check(inner)
+                if (kind := self._kind(found)) is not Kind.VECTOR:
+                    raise self._fail(expression, f"subquery is only allowed on instant vector, got {kind} instead")
+                return replace(expression, inner=found)
+            case Range(selector):
+                self._selector(selector)
+            case Selector():
+                self._selector(expression)
+        return expression
+
+    def _kind(self, expression: Expression) -> Kind:
+        return expression_kind(expression, self._functions)
+
+    def _fail(self, expression: Expression, message: str) -> UserError:
+        return refusal(self._text, expression.span.start, message)
+
+    def _expected(self, expression: Expression, wanted: Kind, context: str) -> Expression:
+        found = self.check(expression)
+        if (kind := self._kind(found)) is not wanted:
+            message = f"expected type {DOCUMENTED[wanted]} in {context}, got {DOCUMENTED[kind]}"
+            raise self._fail(expression, message)
+        return found
+
+    def _aggregate(self, node: Aggregate) -> Aggregate:
+        inner = self._expected(node.inner, Kind.VECTOR, "aggregation expression")
+        parameter = node.parameter
+        if parameter is not None:
+            wanted = Kind.STRING if node.op == "count_values" else Kind.SCALAR
+            parameter = self._expected(parameter, wanted, "aggregation parameter")
+        return replace(node, inner=inner, parameter=parameter)
+
+    def _unary(self, node: Unary) -> Unary:
+        inner = self.check(node.inner)
+        if (kind := self._kind(inner)) not in _SCALAR_OR_VECTOR:
+            shown = quoted(DOCUMENTED[kind])
+            message = f"unary expression only allowed on expressions of type scalar or instant vector, got {shown}"
+            raise self._fail(node, message)
+        return replace(node, inner=inner)
+
+    def _selector(self, node: Selector, may_be_empty: bool = False) -> None:
+        if node.name:
+            for matcher in node.matchers[:-1]:
+                if matcher.name == NAME:
+                    both = f"{quoted(node.name)} or {quoted(matcher.value)}"
+                    raise self._fail(node, f"metric name must not be set twice: {both}")
+        elif not may_be_empty and all(map(matches_empty, node.matchers)):
+            raise self._fail(node, "vector selector must contain at least one non-empty matcher")
+
+    def _binary(self, node: Binary) -> Binary:
+        left, right = self.check(node.left), self.check(node.right)
+        kinds = self._kind(left), self._kind(right)
+        matching = node.matching or Matching()
+        self._refuse_operator(node, kinds, matching)
+        for side, kind in zip((left, right), kinds, strict=True):
+            if kind not in _SCALAR_OR_VECTOR:
+                raise self._fail(side, "binary expression must contain only scalar and instant vector types")
+        settled = self._matching(node, kinds, matching)
+        if Kind.SCALAR in kinds and node.op in SET_OPERATORS:
+            raise self._fail(node, f"set operator {quoted(node.op)} not allowed in binary scalar expression")
+        return replace(node, left=left, right=right, matching=settled)
+
+    def _refuse_operator(self, node: Binary, kinds: tuple[Kind, Kind], matching: Matching) -> None:
+        """These are told of where the operator stands."""
+        message = ""
+        if node.return_bool and node.op not in COMPARISONS:
+            message = "bool modifier can only be used on comparison operators"
+        elif node.op in COMPARISONS and not node.return_bool and kinds == (Kind.SCALAR, Kind.SCALAR):
+            message = "comparisons between scalars must use BOOL modifier"
+        elif matching.on and (twice := [label for label in matching.labels if label in matching.include]):
+            message = f"label {quoted(twice[0])} must not occur in ON and GROUP clause at once"
+        if message:
+            end = node.left.span.end
+            behind = self._text[end:]
+            raise refusal(self._text, end + len(behind) - len(behind.lstrip(" \t\n\r")), message)
+
+    def _matching(self, node: Binary, kinds: tuple[Kind, Kind], matching: Matching) -> Matching | None:
+        fills = matching.fill_left is not None or matching.fill_right is not None
+        if kinds != (Kind.VECTOR, Kind.VECTOR):
+            if matching.labels:
+                raise self._fail(node, "vector matching only allowed between instant vectors")
+            if fills:
+                raise self._fail(node, "filling in missing series only allowed between instant vectors")
+            return None
+        if node.op in SET_OPERATORS:
+            if matching.card in ("one-to-many", "many-to-one"):
+                raise self._fail(node, f"no grouping allowed for {quoted(node.op)} operation")
+            if fills:
+                raise self._fail(node, "filling in missing series not allowed for set operators")
+            return replace(matching, card="many-to-many")
+        return matching
+
+    def _call(self, node: Call) -> Call:
+        function = self._functions[node.function]
+        self._refuse_count(node, function)
+        if node.function == "info" and len(node.arguments) > 1:
+            self._refuse_info(node)
+        arguments = [
+            self._argument(node, place, argument, function.arguments[min(place, len(function.arguments) - 1)])
+            for place, argument in enumerate(node.arguments)
+        ]
+        return replace(node, arguments=tuple(arguments))
+
+    def _argument(self, node: Call, place: int, argument: Expression, wanted: Kind) -> Expression:
+        if node.function == "info" and place == 1:
+            return argument  # label matchers in the form of a selector, looked at before
+        return self._expected(argument, wanted, f"call to function {quoted(node.function)}")
+
+    def _refuse_count(self, node: Call, function: Function) -> None:
+        """`optional` as Prometheus counts it: the last argument may be missing, and come up to so many times; -1: any
+        number of times."""
+        wanted, given, optional = len(function.arguments), len(node.arguments), function.optional
+        message = ""
+        if optional == 0:
+            message = f"expected {wanted}" if given != wanted else ""
+        elif given < wanted - 1:
+            message = f"expected at least {wanted - 1}"
+        elif 0 < optional < given - wanted + 1:
+            message = f"expected at most {wanted - 1 + optional}"
+        if message:
+            raise self._fail(node, f"{message} argument(s) in call to {quoted(node.function)}, got {given}")
+
+    def _refuse_info(self, node: Call) -> None:
+        asked = node.arguments[1]
+        if (kind := self._kind(asked)) is not Kind.VECTOR:
+            message = f'expected type instant vector in call to function "info", got {DOCUMENTED[kind]}'
+            raise self._fail(node, message)
+        if not isinstance(asked, Selector):
+            raise self._fail(asked, "expected label selectors only")
+        if asked.name:
+            raise self._fail(asked, "expected label selectors only, got vector selector instead")
+        self._selector(asked, may_be_empty=True)

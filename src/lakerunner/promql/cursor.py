@@ -1,0 +1,75 @@
+"""Where the parser stands in the tokens, and inside what: an unexpected token is told of with the innermost thing that
+knows what it expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakerunner.model.errors import UserError
+from lakerunner.promql.lexer import Lexer, Token, refusal
+
+MAX_NESTING = 100
+
+
+class Cursor:
+    """One token of looking ahead, read when it is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.last_end = 0  # of the token that was taken last
+        self._depth = 0
+        self._lexer = Lexer(text)
+        self._next: Token | None = None
+        self._inside: list[tuple[str, str]] = [("", "")]
+
+    @property
+    def kind(self) -> str:
+        """Of the next token."""
+        return self.peek().kind
+
+    def peek(self) -> Token:
+        if self._next is None:
+            self._next = self._lexer.next()
+        return self._next
+
+    def take(self) -> Token:
+        token = self.peek()
+        self._next = None
+        self.last_end = token.end
+        return token
+
+    def accept(self, kind: str) -> Token | None:
+        return self.take() if self.kind == kind else None
+
+    def expect(self, kind: str) -> Token:
+        if self.kind != kind:
+            raise self.unexpected()
+        return self.take()
+
+    def fail(self, at: int, message: str) -> UserError:
+        return refusal(self.text, at, message)
+
+    def unexpected(self, context: str | None = None, expected: str = "") -> UserError:
+        """The next token. Without a context: of the innermost that was entered."""
+        if context is None:
+            context, expected = self._inside[-1]
+        message = f"unexpected {self.peek().description()}"
+        message += f" in {context}" if context else ""
+        message += f", expected {expected}" if expected else ""
+        return self.fail(self.peek().start, message)
+
+    @contextmanager
+    def inside(self, context: str, expected: str = "") -> Iterator[None]:
+        self._inside.append((context, expected))
+        yield
+        self._inside.pop()
+
+    def enter(self) -> None:
+        """One level deeper. The parser calls itself for each: better refused than out of stack."""
+        self._depth += 1
+        if self._depth > MAX_NESTING:
+            raise self.fail(self.peek().start, f"more than {MAX_NESTING} expressions inside each other")
+
+    def leave(self) -> None:
+        self._depth -= 1
