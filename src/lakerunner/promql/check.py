@@ -26,16 +26,20 @@ from lakerunner.plan.vectors.expression import (
     Subquery,
     Text,
     Unary,
+    bare,
 )
 from lakerunner.plan.vectors.function import Function
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import refusal
+from lakerunner.promql.literals import is_utf8
 from lakerunner.promql.quote import quoted
 from lakerunner.promql.selectors import matches_empty
 
 COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 SET_OPERATORS = frozenset(("and", "or", "unless"))
 DOCUMENTED = {Kind.VECTOR: "instant vector", Kind.MATRIX: "range vector", Kind.SCALAR: "scalar", Kind.STRING: "string"}
+# Where a string names a label: what it may be is for the function to say.
+_LABEL_ARGUMENTS = frozenset((("label_replace", 1), ("label_join", 1)))
 _SCALAR_OR_VECTOR = (Kind.SCALAR, Kind.VECTOR)
 
 
@@ -90,6 +94,8 @@ class _Check:
                 self._selector(selector)
             case Selector():
                 self._selector(expression)
+            case Text(value) if not is_utf8(value):
+                raise self._fail(expression, f"string {quoted(value)} is not UTF-8")
         return expression
 
     def _kind(self, expression: Expression) -> Kind:
@@ -108,7 +114,7 @@ class _Check:
     def _aggregate(self, node: Aggregate) -> Aggregate:
         inner = self._expected(node.inner, Kind.VECTOR, "aggregation expression")
         parameter = node.parameter
-        if parameter is not None:
+        if parameter is not None and not (node.op == "count_values" and isinstance(bare(parameter), Text)):
             wanted = Kind.STRING if node.op == "count_values" else Kind.SCALAR
             parameter = self._expected(parameter, wanted, "aggregation parameter")
         return replace(node, inner=inner, parameter=parameter)
@@ -187,6 +193,8 @@ class _Check:
     def _argument(self, node: Call, place: int, argument: Expression, wanted: Kind) -> Expression:
         if node.function == "info" and place == 1:
             return argument  # label matchers in the form of a selector, looked at before
+        if (node.function, place) in _LABEL_ARGUMENTS and isinstance(bare(argument), Text):
+            return argument
         return self._expected(argument, wanted, f"call to function {quoted(node.function)}")
 
     def _refuse_count(self, node: Call, function: Function) -> None:

@@ -76,7 +76,7 @@ def rounded(value: float) -> int:
     return whole + (int(math.copysign(1, value)) if abs(value - whole) >= 0.5 else 0)
 
 
-def string(text: str, token: Token) -> str:
+def string(token: Token) -> str:
     """Without its quotes and escapes, which the lexer has found to be well formed."""
     quote, inside = token.text[0], token.text[1:-1]
     if quote == "`" or "\\" not in inside:
@@ -101,7 +101,16 @@ def string(text: str, token: Token) -> str:
             code = int(inside[at + 2 : at + 2 + length], 16)
             found += bytes([code]) if kind == "x" else chr(code).encode()
             at += 2 + length
-    try:
-        return found.decode()
-    except UnicodeDecodeError:
-        raise refusal(text, token.start, f"string {token.text} is not UTF-8 once its escapes are read") from None
+    return found.decode(errors="surrogateescape")
+
+
+def is_utf8(value: str) -> bool:
+    """Whether no escape has left bytes that are no character; they stand there as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def utf8_string(text: str, token: Token) -> str:
+    value = string(token)
+    if not is_utf8(value):
+        raise refusal(text, token.start, f"string {token.text} is not UTF-8 once its escapes are read")
+    return value

@@ -30,7 +30,7 @@ from lakerunner.promql.check import checked
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, refusal
-from lakerunner.promql.literals import duration_seconds, number, string
+from lakerunner.promql.literals import duration_seconds, number, string, utf8_string
 from lakerunner.promql.modifiers import modified
 from lakerunner.promql.quote import quoted
 from lakerunner.promql.selectors import NAME_KINDS, matches_empty, selector
@@ -117,7 +117,7 @@ class _Grammar:
             return Number(read(cursor.text, token), kind == "duration", Span(token.start, token.end))
         if kind == "string":
             token = cursor.take()
-            return Text(string(cursor.text, token), Span(token.start, token.end))
+            return Text(string(token), Span(token.start, token.end))
         if kind == "(":
             start = cursor.take().start
             inner = self.expression(0)
@@ -196,7 +196,7 @@ class _Grammar:
             if cursor.kind != "string" and cursor.kind not in _LABEL_KINDS:
                 raise cursor.unexpected("grouping opts", "label")
             label = cursor.take()
-            name = string(cursor.text, label) if label.kind == "string" else label.text
+            name = utf8_string(cursor.text, label) if label.kind == "string" else label.text
             if not name:
                 raise cursor.fail(label.start, f"invalid label name for grouping: {quoted(name)}")
             found.append(name)

@@ -10,7 +10,7 @@ from lakerunner.plan.vectors.expression import Matcher, Selector, Span
 from lakerunner.plan.vectors.regex import compiled
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, Token
-from lakerunner.promql.literals import string
+from lakerunner.promql.literals import utf8_string
 
 NAME_KINDS = (AGGREGATORS | DURATION_WORDS).union(
     ("identifier", "metric identifier", "by", "without", "and", "or", "unless", "offset", "start", "end"),
@@ -56,7 +56,7 @@ def _matcher(cursor: Cursor) -> Matcher:
     if cursor.kind not in ("identifier", "string"):
         raise cursor.unexpected("label matching", 'identifier or "}"')
     label = cursor.take()
-    name = string(cursor.text, label) if label.kind == "string" else label.text
+    name = utf8_string(cursor.text, label) if label.kind == "string" else label.text
     if cursor.kind not in _OPERATORS:
         if label.kind == "string":
             return Matcher(NAME, "=", name)
@@ -64,7 +64,7 @@ def _matcher(cursor: Cursor) -> Matcher:
     op = cast(Literal["=", "!=", "=~", "!~"], cursor.take().kind)
     if cursor.kind != "string":
         raise cursor.unexpected("label matching", "string")
-    value = string(cursor.text, cursor.take())
+    value = utf8_string(cursor.text, cursor.take())
     if op in ("=~", "!~"):
         try:
             compiled(value)

@@ -1,0 +1,136 @@
+"""An expression as JSON, the form of Prometheus' /api/v1/parse_query. Times are ms; numbers that may be NaN or
+infinite are text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lakerunner.plan.vectors.expression import (
+    Aggregate,
+    At,
+    Binary,
+    Call,
+    Duration,
+    DurationTerm,
+    Expression,
+    Given,
+    Matcher,
+    Matching,
+    Number,
+    Paren,
+    Range,
+    Selector,
+    Subquery,
+    Text,
+    Unary,
+)
+from lakerunner.plan.vectors.function import Function
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.quote import plain_number
+
+Document = dict[str, Any]
+
+
+def document(expression: Expression, functions: Mapping[str, Function] = FUNCTIONS) -> Document:
+    match expression:
+        case Number(value):
+            return {"type": "numberLiteral", "val": plain_number(value)}
+        case Text(value):
+            return {"type": "stringLiteral", "val": value}
+        case Selector():
+            return {"type": "vectorSelector"} | _selector(expression)
+        case Range(selector, length):
+            return {"type": "matrixSelector"} | _duration("range", length) | _selector(selector)
+        case Subquery(inner):
+            return (
+                {"type": "subquery", "expr": document(inner, functions)}
+                | _duration("range", expression.range)
+                | _duration("step", expression.step or 0)
+                | _duration("offset", expression.offset)
+                | _at(expression.at)
+            )
+        case Paren(inner):
+            return {"type": "parenExpr", "expr": document(inner, functions)}
+        case Unary(op, inner):
+            return {"type": "unaryExpr", "op": op, "expr": document(inner, functions)}
+        case Binary():
+            return {
+                "type": "binaryExpr",
+                "op": expression.op,
+                "lhs": document(expression.left, functions),
+                "rhs": document(expression.right, functions),
+                "matching": None if expression.matching is None else _matching(expression.matching),
+                "bool": expression.return_bool,
+            }
+        case Aggregate(op, inner, parameter):
+            return {
+                "type": "aggregation",
+                "op": op,
+                "expr": document(inner, functions),
+                "param": None if parameter is None else document(parameter, functions),
+                "grouping": list(expression.grouping),
+                "without": expression.without,
+            }
+        case Call(name, arguments):
+            inside = [document(argument, functions) for argument in arguments]
+            return {"type": "call", "func": _function(functions[name]), "args": inside}
+        case Given():
+            raise ValueError("a part that was worked out before has no form of its own")
+
+
+def _selector(node: Selector) -> Document:
+    found: Document = {"name": node.name, "matchers": _matchers(node.matchers)}
+    found |= _duration("offset", node.offset) | _at(node.at)
+    return found | {"anchored": node.extended == "anchored", "smoothed": node.extended == "smoothed"}
+
+
+def _matchers(matchers: Iterable[Matcher]) -> list[Document]:
+    return [{"name": matcher.name, "value": matcher.value, "type": matcher.op} for matcher in matchers]
+
+
+def _duration(name: str, duration: Duration) -> Document:
+    if isinstance(duration, int):
+        return {name: duration, f"{name}Expr": None}
+    return {name: 0, f"{name}Expr": _term(duration)}
+
+
+def _at(at: At | None) -> Document:
+    if isinstance(at, str):
+        return {"timestamp": None, "startOrEnd": at}
+    return {"timestamp": at, "startOrEnd": None}
+
+
+def _matching(matching: Matching) -> Document:
+    return {
+        "card": matching.card,
+        "labels": list(matching.labels),
+        "on": matching.on,
+        "include": list(matching.include),
+        "fillValues": {"lhs": matching.fill_left, "rhs": matching.fill_right},
+    }
+
+
+def _function(function: Function) -> Document:
+    return {
+        "name": function.name,
+        "argTypes": [str(kind) for kind in function.arguments],
+        "variadic": function.optional,
+        "returnType": str(function.returns),
+    }
+
+
+def _term(term: DurationTerm) -> Document:
+    """Prometheus knows no term for parentheses: they are a mark on what is inside, and a number in them is one with a
+    plus."""
+    if term.op == "number":
+        return {"type": "numberLiteral", "val": plain_number(term.value), "duration": term.is_duration}
+    if term.op == "paren":
+        inner = term.operands[0]
+        return (_operation("+", (inner,)) if inner.op == "number" else _term(inner)) | {"wrapped": True}
+    return _operation(term.op, term.operands)
+
+
+def _operation(op: str, operands: tuple[DurationTerm, ...]) -> Document:
+    sides = [None] * (2 - len(operands)) + [_term(operand) for operand in operands]
+    return {"type": "durationExpr", "op": op, "lhs": sides[0], "rhs": sides[1], "wrapped": False}

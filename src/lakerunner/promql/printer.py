@@ -1,0 +1,167 @@
+"""An expression as Prometheus prints it: one line, which parses to the same expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lakerunner.model.labels import NAME, is_plain_label
+from lakerunner.plan.vectors.expression import (
+    Aggregate,
+    At,
+    Binary,
+    Call,
+    Duration,
+    DurationTerm,
+    Expression,
+    Given,
+    Matcher,
+    Matching,
+    Number,
+    Paren,
+    Range,
+    Selector,
+    Subquery,
+    Text,
+    Unary,
+)
+from lakerunner.promql.quote import plain_number, quoted, short_number
+
+_YEAR, _WEEK = 31_536_000_000, 604_800_000
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+
+
+def expression_text(expression: Expression) -> str:
+    match expression:
+        case Number():
+            return number_text(expression.value, expression.is_duration)
+        case Text(value):
+            return quoted(value)
+        case Selector():
+            extended = f" {expression.extended}" if expression.extended else ""
+            return f"{_series(expression)}{_at(expression.at)}{extended}{_offset(expression.offset)}"
+        case Range(selector, length):
+            extended = f" {selector.extended}" if selector.extended else ""
+            behind = f"{extended}{_at(selector.at)}{_offset(selector.offset)}"
+            return f"{_series(selector)}[{duration_text(length)}]{behind}"
+        case Subquery(inner):
+            return f"{expression_text(inner)}{subquery_suffix(expression)}"
+        case Paren(inner):
+            return f"({expression_text(inner)})"
+        case Unary(op, inner):
+            return f"{op}{expression_text(inner)}"
+        case Binary(_, left, right):
+            return f"{expression_text(left)} {operator_text(expression)} {expression_text(right)}"
+        case Aggregate(_, inner, parameter):
+            before = f"{expression_text(parameter)}, " if parameter is not None else ""
+            return f"{aggregation_text(expression)}({before}{expression_text(inner)})"
+        case Call(function, arguments):
+            return f"{function}({', '.join(map(expression_text, arguments))})"
+        case Given(number):
+            return f"<given {number}>"
+
+
+def number_text(value: float, is_duration: bool) -> str:
+    if not is_duration:
+        return plain_number(value)
+    return f"{'-' if value < 0 else ''}{_milliseconds_text(int(abs(value) * 1e9) // 1_000_000)}"
+
+
+def duration_text(duration: Duration) -> str:
+    return _milliseconds_text(duration) if isinstance(duration, int) else _term(duration)
+
+
+def subquery_suffix(node: Subquery) -> str:
+    step = "" if node.step is None else duration_text(node.step)
+    return f"[{duration_text(node.range)}:{step}]{_at(node.at)}{_offset(node.offset)}"
+
+
+def operator_text(node: Binary) -> str:
+    """With its modifiers."""
+    return f"{node.op}{' bool' if node.return_bool else ''}{_matching(node.matching)}"
+
+
+def aggregation_text(node: Aggregate) -> str:
+    """Up to the parenthesis."""
+    if node.without:
+        return f"{node.op} without ({_labels(node.grouping)}) "
+    return f"{node.op} by ({_labels(node.grouping)}) " if node.grouping else node.op
+
+
+def _series(node: Selector) -> str:
+    shown = sorted(_matcher(matcher) for matcher in node.matchers if not _is_name(matcher, node.name))
+    return f"{node.name}{{{','.join(shown)}}}" if shown else node.name
+
+
+def _is_name(matcher: Matcher, name: str) -> bool:
+    return matcher == Matcher(NAME, "=", name) and name != ""
+
+
+def _matcher(matcher: Matcher) -> str:
+    return f"{_label(matcher.name)}{matcher.op}{quoted(matcher.value)}"
+
+
+def _label(name: str) -> str:
+    return name if is_plain_label(name) else quoted(name)
+
+
+def _labels(names: Iterable[str]) -> str:
+    return ", ".join(map(_label, names))
+
+
+def _at(at: At | None) -> str:
+    if at is None:
+        return ""
+    return f" @ {at / 1000:.3f}" if isinstance(at, int) else f" @ {at}()"
+
+
+def _offset(offset: Duration) -> str:
+    if offset == 0:
+        return ""
+    if isinstance(offset, int) and offset < 0:
+        return f" offset -{_milliseconds_text(-offset)}"
+    return f" offset {duration_text(offset)}"
+
+
+def _matching(matching: Matching | None) -> str:
+    if matching is None:
+        return ""
+    text = ""
+    grouped = matching.card in ("many-to-one", "one-to-many")
+    if matching.labels or matching.on or grouped:
+        text += f" {'on' if matching.on else 'ignoring'} ({_labels(matching.labels)})"
+    if grouped:
+        text += f" group_{'left' if matching.card == 'many-to-one' else 'right'} ({_labels(matching.include)})"
+    left, right = matching.fill_left, matching.fill_right
+    if left is not None and left == right:
+        return f"{text} fill ({short_number(left)})"
+    text += f" fill_left ({short_number(left)})" if left is not None else ""
+    return text + (f" fill_right ({short_number(right)})" if right is not None else "")
+
+
+def _term(term: DurationTerm) -> str:
+    inside = [_term(operand) for operand in term.operands]
+    match term.op, inside:
+        case "number", _:
+            return number_text(term.value, term.is_duration)
+        case (("step" | "range" | "min_of" | "max_of"), _):
+            return f"{term.op}({', '.join(inside)})"
+        case "paren", [inner]:
+            return f"({inner})"
+        case "-", [inner]:
+            return f"-{inner}"
+        case "+", [inner]:
+            return inner
+    return f"{inside[0]} {term.op} {inside[1]}"
+
+
+def _milliseconds_text(ms: int) -> str:
+    """Years and weeks only where nothing is left over: 90d is easier to read than 12w6d."""
+    text = ""
+    for unit, size in (("y", _YEAR), ("w", _WEEK)):
+        if ms % size == 0 and ms:
+            text += f"{ms // size}{unit}"
+            ms = 0
+    for unit, size in _UNITS:
+        text += f"{ms // size}{unit}" if ms >= size else ""
+        ms %= size
+    return text or "0s"
