@@ -36,6 +36,10 @@ _L1, _L2, _L3, _L4 = (
 )
 _L5, _L6, _L7 = 1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01
 
+# FDLIBM's polynomial of r * (exp(r) + 1) / (exp(r) - 1) - 2, in powers of r squared.
+_P1, _P2, _P3 = 1.66666666666666657415e-01, -2.77777777770155933842e-03, 6.61375632143793436117e-05
+_P4, _P5 = -1.65339022054652515390e-06, 4.13813679705723846039e-08
+
 
 def _multiply_add(_context: Any, _a: Any, _b: Any, _c: Any) -> Any:
     """a * b + c, rounded once."""
@@ -74,6 +78,24 @@ def exp(x: Any) -> Any:
     rest = rest * (rest + 2.0)
     rest = rest * (rest + 2.0)
     return math.ldexp(_fused(rest, rest + 2.0, 1.0), np.int32(power))
+
+
+@njit(cache=True, nogil=True)
+def exp2(x: Any) -> Any:
+    """By FDLIBM's rational approximation."""
+    if math.isnan(x):
+        return x
+    if x > 1.0239999999999999e03:
+        return math.inf
+    if x < -1.0740e03:
+        return 0.0
+    power: Any = np.int32(x + 0.5) if x > 0 else np.int32(x - 0.5)
+    rest = x - power
+    high, low = rest * _LN2_HIGH, -rest * _LN2_LOW
+    r = high - low
+    t = r * r
+    c = r - t * (_P1 + t * (_P2 + t * (_P3 + t * (_P4 + t * _P5))))
+    return math.ldexp(1.0 - ((low - (r * c) / (2.0 - c)) - high), power)
 
 
 @njit(cache=True, nogil=True)

@@ -13,7 +13,7 @@ from enum import Enum
 
 import numpy as np
 
-from lakerunner.plan.vectors.elementary import exp2, log2
+from lakerunner.plan.vectors.exponential import exp2, log2
 from lakerunner.plan.vectors.histogram import Bucket, Histogram, all_buckets
 from lakerunner.plan.vectors.histogram_buckets import increased
 from lakerunner.plan.vectors.histogram_trim import fraction_below
@@ -93,8 +93,8 @@ def _inside(histogram: Histogram, bucket: Bucket, fraction: float) -> float:
         return bucket.lower + (bucket.upper - bucket.lower) * fraction
     lower, upper = log2(abs(bucket.lower)), log2(abs(bucket.upper))
     if bucket.lower > 0:
-        return exp2(lower + (upper - lower) * fraction)
-    return -exp2(upper + (lower - upper) * (1 - fraction))
+        return float(exp2(lower + (upper - lower) * fraction))
+    return -float(exp2(upper + (lower - upper) * (1 - fraction)))
 
 
 def fraction(histogram: Histogram, lower: float, upper: float) -> tuple[float, NanFact]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakerunner.plan.vectors.elementary import log2
+from lakerunner.plan.vectors.exponential import log2
 from lakerunner.plan.vectors.histogram import (
     Bucket,
     Buckets,

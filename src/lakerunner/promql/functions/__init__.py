@@ -6,6 +6,7 @@ from itertools import chain
 
 from lakerunner.plan.vectors.function import Function
 from lakerunner.promql.functions.clock import CLOCK
+from lakerunner.promql.functions.histograms import HISTOGRAMS
 from lakerunner.promql.functions.info import INFO
 from lakerunner.promql.functions.label_functions import LABEL_FUNCTIONS
 from lakerunner.promql.functions.numbers import NUMBERS
@@ -15,6 +16,7 @@ from lakerunner.promql.functions.trigonometry import TRIGONOMETRY
 
 _TABLES: tuple[tuple[Function, ...], ...] = (
     CLOCK,
+    HISTOGRAMS,
     INFO,
     LABEL_FUNCTIONS,
     NUMBERS,
