@@ -19,8 +19,8 @@ from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
 from lakerunner.plan.vectors.expression import NOWHERE, Range, Span
 from lakerunner.plan.vectors.histogram import Histogram, ResetHint
 from lakerunner.plan.vectors.histogram_arithmetic import IncompatibleHistograms, added, detect_reset, scaled, subtracted
-from lakerunner.plan.vectors.sample_notes import bounds_reconciled, mixed_samples, mixed_schemas
 from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.sample_notes import bounds_reconciled, mixed_samples, mixed_schemas
 from lakerunner.plan.vectors.values import Samples, Vector, Windows
 from lakerunner.plan.vectors.windows import windows, without_stale_markers
 

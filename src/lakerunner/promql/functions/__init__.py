@@ -10,7 +10,10 @@ from lakerunner.promql.functions.histograms import HISTOGRAMS
 from lakerunner.promql.functions.info import INFO
 from lakerunner.promql.functions.label_functions import LABEL_FUNCTIONS
 from lakerunner.promql.functions.numbers import NUMBERS
+from lakerunner.promql.functions.over_time import OVER_TIME
 from lakerunner.promql.functions.presence import PRESENCE
+from lakerunner.promql.functions.rates import RATES
+from lakerunner.promql.functions.regression import REGRESSIONS
 from lakerunner.promql.functions.sorting import SORTING
 from lakerunner.promql.functions.trigonometry import TRIGONOMETRY
 
@@ -20,7 +23,10 @@ _TABLES: tuple[tuple[Function, ...], ...] = (
     INFO,
     LABEL_FUNCTIONS,
     NUMBERS,
+    OVER_TIME,
     PRESENCE,
+    RATES,
+    REGRESSIONS,
     SORTING,
     TRIGONOMETRY,
 )

@@ -25,6 +25,7 @@ from lakerunner.plan.vectors.sample_notes import (
     resets_collide,
 )
 from lakerunner.plan.vectors.values import Vector
+from lakerunner.promql.functions.arguments import scalar_of
 from lakerunner.promql.functions.over_time_kernels import (
     extremes,
     means,
@@ -33,7 +34,14 @@ from lakerunner.promql.functions.over_time_kernels import (
     sums,
     variances,
 )
-from lakerunner.promql.functions.range_vectors import RangeVector, Table, histograms_of, places, range_vector, scalar
+from lakerunner.promql.functions.range_vectors import (
+    RangeVector,
+    Table,
+    are_histograms,
+    histograms_of,
+    places,
+    range_vector,
+)
 
 # ---- sums and means
 
@@ -57,7 +65,7 @@ def _total(
             histograms[row, step] = _gathered(given, row, step, gatherer)
         except IncompatibleHistograms:
             mixed_schemas(given.notes, given.name(row), given.span)
-    present: Bools = given.has_floats & ~given.mixed | (histograms != None)  # noqa: E711 elementwise
+    present: Bools = given.has_floats & ~given.mixed | are_histograms(histograms)
     return given.vector(values, present, histograms)
 
 
@@ -71,11 +79,11 @@ def _gathered(
         return None
     first, *others = histograms_of(given.histograms, row, step)
     gathered = gatherer(first)
-    reconciled = any([gathered.add(one).bounds_reconciled for one in others])
+    facts = [gathered.add(one) for one in others]
     hints = {one.reset_hint for one in (first, *others)}
     if {ResetHint.RESET, ResetHint.NOT_RESET} <= hints:
         resets_collide(given.notes, "aggregation", given.span)
-    if reconciled:
+    if any(one.bounds_reconciled for one in facts):
         bounds_reconciled(given.notes, "aggregation", given.span)
     return gathered.value()
 
@@ -110,7 +118,7 @@ def _deviations(table: Table, values: Floats) -> None:
 
 
 def _quantile(called: Called) -> Vector:
-    given, wanted = range_vector(called), scalar(called, 0)
+    given, wanted = range_vector(called), scalar_of(called, 0)
     values, _ = given.empty()
     quantiles(given.table(), wanted, values)
     asked = given.has_floats.any(axis=0) & ~((wanted >= 0) & (wanted <= 1))
@@ -132,7 +140,8 @@ def _picked(called: Called, pick: Callable[[RangeVector], Ints]) -> Vector:
     values = np.where(present, samples.values[index], 0.0)
     histograms: Objects | None = None
     if given.histograms is not None and samples.histograms is not None:
-        histograms = np.where(present, samples.histograms[index], None)
+        histograms = samples.histograms[index]
+        histograms[~present] = None
     return given.vector(values, present, histograms)
 
 

@@ -79,9 +79,7 @@ def variances(table: Any, values: Any) -> None:
                 count += 1
                 distance = numbers[at] - (mean + mean_lost)
                 mean, mean_lost = plus(distance / count, mean, mean_lost)
-                squares, squares_lost = plus(
-                    distance * (numbers[at] - (mean + mean_lost)), squares, squares_lost
-                )
+                squares, squares_lost = plus(distance * (numbers[at] - (mean + mean_lost)), squares, squares_lost)
             if count > 0:
                 values[series, step] = (squares + squares_lost) / count
 
@@ -149,7 +147,7 @@ def quantile(wanted: Any, numbers: Any) -> Any:
     if wanted > 1:
         return np.inf
     count = len(numbers)
-    ordered = np.sort(numbers)
+    ordered = _sorted(numbers)
     unordered = 0
     while unordered < count and np.isnan(ordered[count - 1 - unordered]):
         unordered += 1
@@ -160,6 +158,22 @@ def quantile(wanted: Any, numbers: Any) -> Any:
     lower = np.nan if low < unordered else ordered[low - unordered]
     upper = np.nan if high < unordered else ordered[high - unordered]
     return lower * (1 - weight) + upper * weight
+
+
+@njit(cache=True, nogil=True)
+def _sorted(numbers: Any) -> Any:
+    """Ascending, NaN behind all."""
+    if len(numbers) > 64:
+        return np.sort(numbers)
+    ordered = numbers.copy()  # few: put each into its place among those before it
+    for at in range(1, len(ordered)):
+        number = ordered[at]
+        place = at
+        while place > 0 and (ordered[place - 1] > number or (np.isnan(ordered[place - 1]) and not np.isnan(number))):
+            ordered[place] = ordered[place - 1]
+            place -= 1
+        ordered[place] = number
+    return ordered
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -20,8 +20,9 @@ from lakerunner.plan.vectors.expression import Range, Span, bare
 from lakerunner.plan.vectors.function import Called
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.values import Samples, Scalar, Vector, Windows
+from lakerunner.plan.vectors.values import Samples, Vector, Windows
 
+_NONE = np.array(None, object)
 NO_STARTS: Ints = np.zeros(0, np.int64)
 
 
@@ -94,14 +95,6 @@ def range_vector(called: Called) -> RangeVector:
     return RangeVector(windows, floats, histograms, bare(called.call.arguments[0]).span, called.notes)
 
 
-def scalar(called: Called, number: int) -> Floats:
-    """At every step."""
-    value = called.arguments[number]
-    if not isinstance(value, Scalar):
-        raise TypeError(f"argument {number} of {called.call.function} is a {type(value).__name__}")
-    return value.values
-
-
 def table_of(windows: Windows) -> Table:
     samples = windows.samples
     starts = NO_STARTS if samples.starts is None else samples.starts
@@ -115,16 +108,20 @@ def histograms_of(windows: Windows, row: int, step: int) -> list[Histogram]:
     return list(windows.samples.histograms[windows.first[row, step] : windows.last[row, step]])
 
 
+def are_histograms(samples: Objects) -> Bools:
+    found: Bools = np.not_equal(samples, _NONE)
+    return found
+
+
 def places(where: Bools) -> Iterator[tuple[int, int]]:
     """Row and step of each window that is meant, series by series."""
-    for row, step in np.argwhere(where).tolist():
-        yield row, step
+    yield from zip(*(axis.tolist() for axis in np.nonzero(where)), strict=True)
 
 
 def _apart(windows: Windows) -> tuple[Windows, Windows | None]:
     if windows.samples.histograms is None:
         return windows, None
-    is_histogram = np.array([one is not None for one in windows.samples.histograms], bool)
+    is_histogram = are_histograms(windows.samples.histograms)
     if not is_histogram.any():
         return replace(windows, samples=replace(windows.samples, histograms=None)), None
     floats = _kept(windows, ~is_histogram)

@@ -64,7 +64,7 @@ def extrapolated(
     """Into `values` and `present`: the increase over the range; per second where `seconds`, the range's length, is not
     zero. Into `overlapping`, where there are start times: whether some in the window overlap."""
     times, numbers, starts, first, last, ends = table
-    resets = np.empty(_longest(first, last) if counter else 0, np.int64)
+    resets = np.empty(1 + _longest(first, last), np.int64)
     timed = counter and len(starts) > 0
     for series in range(first.shape[0]):
         head = tail = seen = 0
@@ -78,25 +78,22 @@ def extrapolated(
             to_zero = np.inf
             if counter:
                 # Each sample is looked at once: windows only ever move on.
-                for at in range(max(seen, a + 1), b):
-                    if numbers[at] < numbers[at - 1]:
-                        resets[tail] = at
-                        tail += 1
-                    elif timed and starts_anew(starts[at - 1], times[at - 1], starts[at], times[at]):
-                        resets[tail] = at
-                        tail += 1
-                    if timed and starts[at] != 0 and starts[at] < times[at - 1] and starts[at] != starts[at - 1]:
-                        overlap = at
-                seen = b
+                fresh, seen = max(seen, a + 1), b
+                if timed:
+                    tail = _note_starts(times, numbers, starts, fresh, b, resets, tail)
+                    overlap = max(overlap, _last_overlap(times, starts, fresh, b))
+                    overlapping[series, step] = overlap > a
+                else:
+                    for at in range(fresh, b):
+                        resets[tail] = at  # stays only if it is one; no branch to be mispredicted
+                        tail += numbers[at] < numbers[at - 1]
                 while head < tail and resets[head] <= a:
                     head += 1
                 for place in range(head, tail):
                     increase += numbers[resets[place] - 1]
-                if timed:
-                    overlapping[series, step] = overlap > a
-                    if starts[a] != 0 and starts[a] > ends[step] - range_ and starts[a] < times[a]:
-                        begun = starts[a]
-                        increase += numbers[a]
+                if timed and starts[a] != 0 and ends[step] - range_ < starts[a] < times[a]:
+                    begun = starts[a]
+                    increase += numbers[a]
                 if increase > 0 and numbers[a] >= 0:
                     to_zero = numbers[a] / increase
             if b - a == 1 and begun == 0:
@@ -106,6 +103,25 @@ def extrapolated(
                 factor /= seconds
             values[series, step] = increase * factor
             present[series, step] = True
+
+
+@njit(cache=True, nogil=True)
+def _note_starts(times: Any, numbers: Any, starts: Any, first: Any, last: Any, resets: Any, tail: Any) -> Any:
+    """The resets among these samples, by value or start time, behind the `tail` of those before; the new tail."""
+    for at in range(first, last):
+        if numbers[at] < numbers[at - 1] or starts_anew(starts[at - 1], times[at - 1], starts[at], times[at]):
+            resets[tail] = at
+            tail += 1
+    return tail
+
+
+@njit(cache=True, nogil=True)
+def _last_overlap(times: Any, starts: Any, first: Any, last: Any) -> Any:
+    """The last of these samples that begins before the one before it ended, but not with it; -1 is none."""
+    for at in range(last - 1, first - 1, -1):
+        if starts[at] != 0 and starts[at] < times[at - 1] and starts[at] != starts[at - 1]:
+            return at
+    return -1
 
 
 @njit(cache=True, nogil=True)

@@ -26,7 +26,7 @@ from lakerunner.promql.functions.histogram_rates import (
     histogram_rates,
     last_two_histograms,
 )
-from lakerunner.promql.functions.range_vectors import RangeVector, places, range_vector, table_of
+from lakerunner.promql.functions.range_vectors import RangeVector, are_histograms, places, range_vector, table_of
 from lakerunner.promql.functions.rate_kernels import between_ends, extrapolated
 
 
@@ -41,7 +41,7 @@ def _rate(called: Called, *, counter: bool, per_second: bool) -> Vector:
     rating = Rating(counter, seconds)
     values, present, histograms = (_extended if given.extended else _extrapolated)(given, rating)
     if counter:
-        _check_counters(given, present if histograms is None else present & (histograms == None))  # noqa: E711
+        _check_counters(given, present if histograms is None else present & ~are_histograms(histograms))
     return given.vector(values, present, histograms)
 
 
@@ -64,7 +64,7 @@ def _extrapolated(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Ob
         mixed_samples(given.notes, name, given.span)
     present &= ~given.mixed
     histograms = histogram_rates(given, given.has_histograms & ~given.mixed, rating)
-    present |= histograms != None  # noqa: E711 elementwise
+    present |= are_histograms(histograms)
     return values, present, histograms
 
 
@@ -81,7 +81,7 @@ def _extended(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Object
         mixed_samples(given.notes, name, given.span)
     present &= ~mixed
     histograms = extended_histogram_rates(given, ~mixed, rating)
-    present |= histograms != None  # noqa: E711 elementwise
+    present |= are_histograms(histograms)
     return values, present, histograms
 
 
@@ -111,14 +111,14 @@ def _of_last_two(called: Called, *, counter: bool) -> Vector:
     values = np.where(present, values, 0.0)
     if samples.histograms is None:
         return given.vector(values, present)
-    is_histogram = np.array([one is not None for one in samples.histograms], bool)
+    is_histogram = are_histograms(samples.histograms)
     mixed = present & (is_histogram[late] != is_histogram[early])
     for name in given.names(mixed):
         mixed_samples(given.notes, name, given.span)
     histograms = np.full(present.shape, None, object)
     for row, step in places(present & is_histogram[late] & is_histogram[early]):
         histograms[row, step] = last_two_histograms(given, row, step, counter)
-    present &= ~is_histogram[late] & ~mixed | (histograms != None)  # noqa: E711 elementwise
+    present &= ~is_histogram[late] & ~mixed | are_histograms(histograms)
     return given.vector(values, present, histograms)
 
 
@@ -171,7 +171,7 @@ def _compare_histograms(
     """Where a histogram is involved: a float differs from every histogram. `already`: start times may have said so."""
     if samples.histograms is None:
         return
-    is_histogram = np.array([one is not None for one in samples.histograms], bool)
+    is_histogram = are_histograms(samples.histograms)
     for at in (np.flatnonzero(is_histogram[1:] | is_histogram[:-1]) + 1).tolist():
         now, before = samples.histograms[at], samples.histograms[at - 1]
         if now is None or before is None:

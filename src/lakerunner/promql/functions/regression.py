@@ -11,7 +11,8 @@ from lakerunner.plan.vectors.expression import Kind
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.sample_notes import histograms_ignored
 from lakerunner.plan.vectors.values import Vector
-from lakerunner.promql.functions.range_vectors import RangeVector, range_vector, scalar
+from lakerunner.promql.functions.arguments import scalar_of
+from lakerunner.promql.functions.range_vectors import RangeVector, range_vector
 from lakerunner.promql.functions.regression_kernels import lines, smoothed_twice
 
 
@@ -24,7 +25,7 @@ def _deriv(called: Called) -> Vector:
 
 def _predict_linear(called: Called) -> Vector:
     """From the step's own time on, whatever offset the range has."""
-    given, ahead = range_vector(called), scalar(called, 1)
+    given, ahead = range_vector(called), scalar_of(called, 1)
     slopes, _ = given.empty()
     heights = np.zeros_like(slopes)
     lines(given.table(), called.steps.times, slopes, heights)
@@ -33,8 +34,8 @@ def _predict_linear(called: Called) -> Vector:
 
 
 def _double_exponential_smoothing(called: Called) -> Vector:
-    given, smoothing, trend = range_vector(called), scalar(called, 1), scalar(called, 2)
-    asked: Bools = (given.whole.last > given.whole.first).any(axis=0)
+    given, smoothing, trend = range_vector(called), scalar_of(called, 1), scalar_of(called, 2)
+    asked = np.any(given.whole.last > given.whole.first, axis=0)
     for name, factors, short in (("smoothing", smoothing, "sf"), ("trend", trend, "tf")):
         wrong = factors[asked & ((factors <= 0) | (factors >= 1))]
         if len(wrong):

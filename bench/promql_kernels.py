@@ -1,0 +1,118 @@
+"""How long the functions over ranges take for float samples: the kernels against the plain way, in one run.
+
+    plain    one numpy expression for each window of each series, over a hundredth of the series, times a hundred
+
+Samples are counters (rate, increase) or gauges (the others) every 15 s, with a reset in 5,000. The best of three turns
+counts, of one thread.
+
+    python bench/promql_kernels.py [--series 3500] [--steps 720] [--samples 2880]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from lakerunner.plan.vectors.arrays import Floats, Ints
+from lakerunner.plan.vectors.expression import Call, Range, Selector
+from lakerunner.plan.vectors.function import Called
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.values import Samples, Scalar, Steps, Windows
+from lakerunner.plan.vectors.windows import windows
+from lakerunner.promql.functions import FUNCTIONS
+
+EVERY, RANGE, TURNS, PART = 15_000, 300_000, 3, 100
+OPENING = 1_767_225_600_000
+
+
+class _Evaluation:
+    def __init__(self) -> None:
+        self.notes = Notes()
+
+
+def _rate(times: Ints, values: Floats, start: int, end: int) -> float:
+    if len(values) < 2:
+        return 0.0
+    falls = np.flatnonzero(values[1:] < values[:-1])
+    increase = values[-1] - values[0] + values[falls].sum()
+    covered = times[-1] - times[0]
+    before, after = min(times[0] - start, covered), min(end - times[-1], covered)
+    return float(increase * (covered + before + after) / covered / (end - start) * 1000)
+
+
+PLAIN: dict[str, Callable[[Ints, Floats, int, int], float]] = {
+    "rate": _rate,
+    "delta": lambda times, values, start, end: float(values[-1] - values[0]),
+    "irate": lambda times, values, start, end: float((values[-1] - values[-2]) / (times[-1] - times[-2]) * 1000),
+    "resets": lambda times, values, start, end: float((values[1:] < values[:-1]).sum()),
+    "sum_over_time": lambda times, values, start, end: float(values.sum()),
+    "avg_over_time": lambda times, values, start, end: float(values.mean()),
+    "min_over_time": lambda times, values, start, end: float(values.min()),
+    "max_over_time": lambda times, values, start, end: float(values.max()),
+    "count_over_time": lambda times, values, start, end: float(len(values)),
+    "last_over_time": lambda times, values, start, end: float(values[-1]),
+    "stddev_over_time": lambda times, values, start, end: float(values.std()),
+    "quantile_over_time": lambda times, values, start, end: float(np.quantile(values, 0.9)),
+    "deriv": lambda times, values, start, end: float(np.polyfit(times - start, values, 1)[0]),
+}
+
+
+def made(series: int, count: int) -> tuple[Samples, Samples]:
+    """Counters and gauges at the same times."""
+    rng = np.random.default_rng(7)
+    times = np.tile(OPENING + EVERY * np.arange(count), series) + rng.integers(0, 500, series * count)
+    steps = rng.integers(0, 100, series * count).astype(float)
+    counters = np.cumsum(steps)
+    counters -= np.maximum.accumulate(np.where(rng.random(len(steps)) < 1 / 5000, counters, 0.0))
+    offsets = count * np.arange(series + 1)
+    labels = [(("__name__", "made_total"), ("series", str(n))) for n in range(series)]
+    gauges = rng.normal(size=series * count)
+    return Samples(labels, offsets, times, counters), Samples(labels, offsets, times, gauges)
+
+
+def best(work: Callable[[], object]) -> float:
+    taken = []
+    for _ in range(TURNS):
+        began = time.thread_time()
+        work()
+        taken.append(time.thread_time() - began)
+    return min(taken)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--series", type=int, default=3500)
+    parser.add_argument("--steps", type=int, default=720)
+    parser.add_argument("--samples", type=int, default=2880, help="of each series")
+    given = parser.parse_args()
+    counters, gauges = made(given.series, given.samples)
+    span = EVERY * given.samples
+    steps = Steps(OPENING + span // given.steps, OPENING + span, span // given.steps)
+    print(f"{given.series} series x {len(steps)} steps of {steps.step} ms, range {RANGE} ms, {len(counters.times)} samples")
+    first, last = windows(counters, steps.times, RANGE)
+    print(f"windows {best(lambda: windows(counters, steps.times, RANGE)) * 1e3:8.1f} ms")
+    print(f"{'':20} {'kernel':>10} {'plain':>12} {'ratio':>8}")
+    expression = Range(Selector(()), RANGE)
+    for name, plain in PLAIN.items():
+        samples = counters if name in ("rate", "irate", "resets") else gauges
+        argument = Windows(samples, first, last, steps.times, RANGE, 300_000, expression)
+        arguments = (Scalar(np.full(len(steps), 0.9)), argument) if name == "quantile_over_time" else (argument,)
+        called = Called(Call(name, (expression,)), arguments, steps, _Evaluation())  # type: ignore[arg-type]
+        function = FUNCTIONS[name].evaluate
+        function(called)
+        kernel = best(lambda: function(called))  # noqa: B023
+        began = time.thread_time()
+        for row in range(0, given.series, PART):
+            for step, end in enumerate(steps.times.tolist()):
+                a, b = first[row, step], last[row, step]
+                if b - a > 1:
+                    plain(samples.times[a:b], samples.values[a:b], end - RANGE, end)
+        slow = (time.thread_time() - began) * given.series / len(range(0, given.series, PART))
+        print(f"{name:20} {kernel * 1e3:7.1f} ms {slow * 1e3:9.0f} ms {slow / kernel:7.0f}x")
+
+
+if __name__ == "__main__":
+    main()
