@@ -77,7 +77,8 @@ def exp(x: Any) -> Any:
     rest = rest * (rest + 2.0)
     rest = rest * (rest + 2.0)
     rest = rest * (rest + 2.0)
-    return math.ldexp(_fused(rest, rest + 2.0, 1.0), np.int32(power))
+    scale: Any = np.int32(power)
+    return math.ldexp(_fused(rest, rest + 2.0, 1.0), scale)
 
 
 @njit(cache=True, nogil=True)

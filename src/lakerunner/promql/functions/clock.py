@@ -1,12 +1,13 @@
 """Times, and what the calendar (UTC) says of them.
 
 Times are seconds since 1970. The calendar is the proleptic Gregorian one, for any time that an int64 of seconds can
-say; a number that is none (NaN, infinite, too large) is the most negative one.
+say; a number that is none (NaN, infinite, too large) is the most negative one, as on amd64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,15 @@ from lakerunner.promql.functions.elementwise import changed
 _DAY = 86_400
 _ERA = 146_097  # days of 400 years, after which the calendar repeats
 _NO_TIME = np.int64(-(1 << 63))
+_FIRST_TIME = np.int64(-9_223_372_028_741_760_000)  # what is before it Prometheus takes for 2^64 seconds later
+_WRAP_DAYS, _WRAP_SECONDS = divmod(1 << 64, _DAY)
+
+
+class Moments(NamedTuple):
+    """Days since 1970, seconds of the day."""
+
+    days: Ints
+    seconds: Ints
 
 
 def _time(called: Called) -> Scalar:
@@ -43,46 +53,42 @@ def _start_timestamp(called: Called) -> Vector:
     return Vector(vector.labels, vector.values, present, drop_name=vector.drop_name)
 
 
-def _calendar(name: str, field: Callable[[Ints], Ints]) -> Function:
+def _calendar(name: str, field: Callable[[Moments], Ints]) -> Function:
     def evaluate(called: Called) -> Vector:
         if not called.arguments:
-            steps = field(_floor_seconds(called.steps.times))
+            steps = field(moments(np.trunc(called.steps.times / 1000)))
             return Vector([NO_LABELS], steps[None, :].astype(np.float64), np.ones((1, len(steps)), bool))
-        return changed(vector_of(called), lambda values: field(_seconds(values)).astype(np.float64))
+        return changed(vector_of(called), lambda values: field(moments(values)).astype(np.float64))
 
     return Function(name, (VECTOR,), VECTOR, evaluate, optional=1)
 
 
-def _floor_seconds(milliseconds: Ints) -> Ints:
-    """Towards zero, as Prometheus divides."""
-    seconds: Ints = np.sign(milliseconds) * (np.abs(milliseconds) // 1000)
-    return seconds
-
-
-def _seconds(values: Floats) -> Ints:
-    """Towards zero."""
+def moments(values: Floats) -> Moments:
+    """Of times in seconds, their fractions cut off."""
     fits = (values >= -(2.0**63)) & (values < 2.0**63)
-    seconds: Ints = np.where(fits, np.where(fits, values, 0.0).astype(np.int64), _NO_TIME)
-    return seconds
+    whole = np.where(fits, np.where(fits, values, 0.0).astype(np.int64), _NO_TIME)
+    wraps = whole < _FIRST_TIME
+    seconds = whole % _DAY + np.where(wraps, _WRAP_SECONDS, 0)
+    return Moments(whole // _DAY + np.where(wraps, _WRAP_DAYS, 0) + seconds // _DAY, seconds % _DAY)
 
 
-def _hour(seconds: Ints) -> Ints:
-    return seconds % _DAY // 3600
+def _hour(moments: Moments) -> Ints:
+    return moments.seconds // 3600
 
 
-def _minute(seconds: Ints) -> Ints:
-    return seconds % 3600 // 60
+def _minute(moments: Moments) -> Ints:
+    return moments.seconds % 3600 // 60
 
 
-def _day_of_week(seconds: Ints) -> Ints:
+def _day_of_week(moments: Moments) -> Ints:
     """Sunday is 0; 1970 began on a Thursday."""
-    return (seconds // _DAY + 4) % 7
+    return (moments.days + 4) % 7
 
 
-def _civil(seconds: Ints) -> tuple[Ints, Ints, Ints]:
+def _civil(moments: Moments) -> tuple[Ints, Ints, Ints]:
     """Year, month from 1, day of the month from 1. Counted in years that begin in March, so that the leap day is the
     last day of its year: then months of 31 30 31 30 31 days follow each other, and 153 days are always five of them."""
-    days = seconds // _DAY + 719_468  # since the first of March of the year 0
+    days = moments.days + 719_468  # since the first of March of the year 0
     era, day = days // _ERA, days % _ERA
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
     day = day - (365 * year + year // 4 - year // 100)
@@ -92,27 +98,27 @@ def _civil(seconds: Ints) -> tuple[Ints, Ints, Ints]:
     return year + 400 * era + (month <= 2), month, day_of_month
 
 
-def _year(seconds: Ints) -> Ints:
-    return _civil(seconds)[0]
+def _year(moments: Moments) -> Ints:
+    return _civil(moments)[0]
 
 
-def _month(seconds: Ints) -> Ints:
-    return _civil(seconds)[1]
+def _month(moments: Moments) -> Ints:
+    return _civil(moments)[1]
 
 
-def _day_of_month(seconds: Ints) -> Ints:
-    return _civil(seconds)[2]
+def _day_of_month(moments: Moments) -> Ints:
+    return _civil(moments)[2]
 
 
-def _day_of_year(seconds: Ints) -> Ints:
-    year, month, day = _civil(seconds)
+def _day_of_year(moments: Moments) -> Ints:
+    year, month, day = _civil(moments)
     before = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334])[month - 1]
     found: Ints = before + day + ((month > 2) & _is_leap(year))
     return found
 
 
-def _days_in_month(seconds: Ints) -> Ints:
-    year, month, _ = _civil(seconds)
+def _days_in_month(moments: Moments) -> Ints:
+    year, month, _ = _civil(moments)
     days = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])[month - 1]
     found: Ints = days + ((month == 2) & _is_leap(year))
     return found
