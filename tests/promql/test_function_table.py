@@ -7,8 +7,8 @@ import pytest
 from lakerunner.plan.vectors.expression import Kind
 from lakerunner.promql.functions import FUNCTIONS
 
-# Name, kinds of the arguments (v vector, s scalar, m matrix, t string), kind of the result, how many arguments the
-# last one stands for (-1: any number; 1: it may be missing); ! is for experimental.
+# Name, kinds of the arguments (v vector, s scalar, m matrix, t string), kind of the result, how many of the last
+# arguments may be missing (-1: of the last there may be any number); ! is for experimental.
 SIGNATURES = """
 abs (v) v 0
 absent (v) v 0
@@ -44,7 +44,7 @@ histogram_avg (v) v 0
 histogram_count (v) v 0
 histogram_fraction (ssv) v 0
 histogram_quantile (sv) v 0
-histogram_quantiles (vtss) v 9 !
+histogram_quantiles (vtssssssssss) v 9 !
 histogram_stddev (v) v 0
 histogram_stdvar (v) v 0
 histogram_sum (v) v 0
