@@ -1,0 +1,51 @@
+"""limitk and limit_ratio: some of the series, whatever their values. limitk takes the first k of each group, so that all
+series must be seen at once; limit_ratio those whose labels' hash falls into the ratio, which is the same in any part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from lakerunner.plan.vectors.aggregations.aggregation import Aggregation, Parameter, groups_of
+from lakerunner.plan.vectors.aggregations.label_hash import label_hashes
+from lakerunner.plan.vectors.aggregations.parameters import checked_count, checked_ratio
+from lakerunner.plan.vectors.expression import Aggregate
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.values import Vector
+
+
+def _first(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) -> Vector:
+    wanted = checked_count(parameter)
+    if wanted is None:
+        return vector.rows([])
+    groups = groups_of(node, vector)
+    kept = np.zeros(vector.present.shape, bool)
+    taken = np.zeros((len(groups), vector.present.shape[1]), np.int64)
+    _take_first(np.ascontiguousarray(vector.present), groups.of, wanted, taken, kept)
+    return replace(vector, present=kept).occupied()
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _take_first(present: Any, of: Any, wanted: Any, taken: Any, kept: Any) -> None:
+    for row in range(present.shape[0]):
+        so_far = taken[of[row]]
+        for step in range(present.shape[1]):
+            if present[row, step] and so_far[step] < wanted[step]:
+                so_far[step] += 1
+                kept[row, step] = True
+
+
+def _share(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) -> Vector:
+    ratio = checked_ratio(node, parameter, notes)
+    if ratio is None:
+        return vector.rows([])
+    place = (label_hashes(vector.labels).astype(np.float64) / float(2**64))[:, None]
+    inside = np.where(ratio >= 0, place < ratio, place >= 1.0 + ratio)
+    return replace(vector, present=vector.present & inside).occupied()
+
+
+LIMITK = Aggregation("limitk", _first)
+LIMIT_RATIO = Aggregation("limit_ratio", _share)

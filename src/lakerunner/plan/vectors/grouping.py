@@ -1,0 +1,77 @@
+"""Series that agree in some labels: the groups of an aggregation, the match groups of a binary operator.
+
+Comes in: the labels of series. Goes out: the number of each one's group, and the labels that the group has. What always
+holds: groups are numbered in the order of their first series; a name that is only marked to be dropped still counts,
+as it does in Prometheus.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+
+from lakerunner.model.labels import NAME, NO_LABELS, Labels
+from lakerunner.plan.vectors.arrays import Ints
+
+_KEPT = 32  # groupings; a dashboard repeats a few over the same series
+
+
+@dataclass(frozen=True)
+class Groups:
+    """`of` has the number of each series' group, `labels` the labels of each group."""
+
+    of: Ints
+    labels: Sequence[Labels]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class _Remembered:
+    """The groupings of late. Series are known again by identity: sequences of labels are not written to, and those of a
+    selector are the same object from query to query. An entry holds them, so that no other gets their identity."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._entries: OrderedDict[tuple[int, tuple[str, ...], bool], tuple[Sequence[Labels], Groups]] = OrderedDict()
+
+    def groups(self, labels: Sequence[Labels], names: tuple[str, ...], without: bool) -> Groups:
+        key = (id(labels), names, without)
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                return entry[1]
+        groups = _grouped(labels, frozenset(names), without)
+        with self._lock:
+            self._entries[key] = (labels, groups)
+            while len(self._entries) > _KEPT:
+                self._entries.popitem(last=False)
+        return groups
+
+
+_REMEMBERED = _Remembered()
+
+
+def grouped(labels: Sequence[Labels], names: tuple[str, ...], without: bool) -> Groups:
+    """By these labels, or by all but these and the metric's name."""
+    if not names and not without:
+        return Groups(np.zeros(len(labels), np.int64), [NO_LABELS] if labels else [])
+    return _REMEMBERED.groups(labels, names, without)
+
+
+def _grouped(labels: Sequence[Labels], names: frozenset[str], without: bool) -> Groups:
+    found: dict[Labels, int] = {}
+    of = np.empty(len(labels), np.int64)
+    if without:
+        gone = names | {NAME}
+        for row, own in enumerate(labels):
+            of[row] = found.setdefault(tuple([pair for pair in own if pair[0] not in gone]), len(found))
+    else:
+        for row, own in enumerate(labels):
+            of[row] = found.setdefault(tuple([pair for pair in own if pair[0] in names]), len(found))
+    return Groups(of, list(found))
