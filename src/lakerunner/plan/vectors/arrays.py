@@ -20,3 +20,9 @@ STALE = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
 def is_stale(values: Floats) -> Bools:
     found: Bools = values.view(np.uint64) == STALE_BITS
     return found
+
+
+def filled(objects: Objects) -> Bools:
+    """Where there is one."""
+    found: Bools = np.not_equal(objects, None)  # type: ignore[call-overload]
+    return found

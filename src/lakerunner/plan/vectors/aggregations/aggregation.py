@@ -10,7 +10,7 @@ import numpy as np
 
 from lakerunner.plan.vectors.aggregations.kernels import counts
 from lakerunner.plan.vectors.aggregations.split import Split
-from lakerunner.plan.vectors.arrays import Bools, Floats
+from lakerunner.plan.vectors.arrays import Bools, Floats, filled
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.grouping import Groups, grouped
 from lakerunner.plan.vectors.notes import Notes
@@ -36,7 +36,7 @@ def histograms_in(vector: Vector) -> Bools | None:
     """Where samples are histograms; None: nowhere."""
     if vector.histograms is None:
         return None
-    found: Bools = vector.present & np.not_equal(vector.histograms, None)
+    found: Bools = vector.present & filled(vector.histograms)
     return found if found.any() else None
 
 

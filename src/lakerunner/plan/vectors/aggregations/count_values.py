@@ -18,7 +18,7 @@ from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import String, Vector
 
 
-def _evaluate(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) -> Vector:
+def _evaluate(node: Aggregate, vector: Vector, parameter: Parameter, _notes: Notes) -> Vector:
     if not isinstance(parameter, String):
         raise TypeError(f"the label of count_values is {parameter}")
     label = parameter.value

@@ -23,7 +23,7 @@ from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Partial, Vector
 
 
-def _partial(node: Aggregate, vector: Vector, notes: Notes) -> Partial:
+def _partial(node: Aggregate, vector: Vector, _notes: Notes) -> Partial:
     groups = groups_of(node, vector)
     count = counts(vector.present, groups.of, len(groups))
     return Partial(groups.labels, arrays_of(count=count, dropped=dropping(vector, vector.present, groups)))
@@ -33,16 +33,14 @@ def _finished(node: Aggregate, partial: Partial) -> Vector:
     count = partial.arrays["count"]
     present = count > 0
     values = np.ones(count.shape) if node.op == "group" else count
-    return Vector(
-        partial.labels, values, present, drop_name=names_dropped(partial.arrays.get("dropped"), present)
-    )
+    return Vector(partial.labels, values, present, drop_name=names_dropped(partial.arrays.get("dropped"), present))
 
 
-def _evaluate(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) -> Vector:
+def _evaluate(node: Aggregate, vector: Vector, _parameter: Parameter, notes: Notes) -> Vector:
     return _finished(node, _partial(node, vector, notes))
 
 
-def _fold(node: Aggregate, partials: Sequence[Partial], notes: Notes) -> Vector:
+def _fold(node: Aggregate, partials: Sequence[Partial], _notes: Notes) -> Vector:
     all_ = together(partials)
     return _finished(node, Partial(all_.labels, arrays_of(count=all_.sum("count"), dropped=all_.sum("dropped"))))
 

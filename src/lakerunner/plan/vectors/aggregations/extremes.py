@@ -38,11 +38,11 @@ def _finished(partial: Partial) -> Vector:
     return Vector(partial.labels, partial.arrays["values"], present, drop_name=dropped)
 
 
-def _evaluate(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) -> Vector:
+def _evaluate(node: Aggregate, vector: Vector, _parameter: Parameter, notes: Notes) -> Vector:
     return _finished(_partial(node, vector, notes))
 
 
-def _fold(node: Aggregate, partials: Sequence[Partial], notes: Notes) -> Vector:
+def _fold(node: Aggregate, partials: Sequence[Partial], _notes: Notes) -> Vector:
     all_ = together(partials)
     values, present = extremes(
         np.concatenate([one.arrays["values"] for one in partials]),
@@ -52,9 +52,7 @@ def _fold(node: Aggregate, partials: Sequence[Partial], notes: Notes) -> Vector:
         largest=node.op == "max",
     )
     dropped = all_.sum("dropped")
-    return _finished(
-        Partial(all_.labels, arrays_of(values=values, present=present.astype(float), dropped=dropped))
-    )
+    return _finished(Partial(all_.labels, arrays_of(values=values, present=present.astype(float), dropped=dropped)))
 
 
 MIN = Aggregation("min", _evaluate, Split(_partial, _fold))

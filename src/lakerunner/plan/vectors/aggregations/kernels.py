@@ -55,7 +55,7 @@ def variances(values: Floats, present: Bools, of: Ints, groups: int) -> tuple[Fl
         return squares / count, count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _counts(present: Any, of: Any, found: Any) -> None:
     for row in range(present.shape[0]):
         into, there = found[of[row]], present[row]
@@ -63,7 +63,7 @@ def _counts(present: Any, of: Any, found: Any) -> None:
             into[step] += 1.0 if there[step] else 0.0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _sums(values: Any, present: Any, of: Any, total: Any, lost: Any, count: Any) -> None:
     # Without branches inside, so that it becomes vector instructions.
     for row in range(values.shape[0]):
@@ -82,7 +82,7 @@ def _sums(values: Any, present: Any, of: Any, total: Any, lost: Any, count: Any)
             many[step] += 1.0 if there[step] else 0.0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def added(value: float, total: float, lost: float) -> tuple[float, float]:
     """A Neumaier step: the new sum, and what rounding has taken from it so far."""
     after = total + value
@@ -93,7 +93,7 @@ def added(value: float, total: float, lost: float) -> tuple[float, float]:
     return after, lost + ((value - after) + total)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _means(values: Any, present: Any, of: Any, mean: Any, lost: Any, count: Any) -> None:
     """`mean` holds the sum until it would overflow."""
     carried = np.zeros(mean.shape, np.bool_)
@@ -129,7 +129,7 @@ def _means(values: Any, present: Any, of: Any, mean: Any, lost: Any, count: Any)
                 mean[group, step] = mean[group, step] / many + lost[group, step] / many
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _extremes(values: Any, present: Any, of: Any, largest: Any, found: Any, seen: Any) -> None:
     for row in range(values.shape[0]):
         group = of[row]
@@ -142,7 +142,7 @@ def _extremes(values: Any, present: Any, of: Any, largest: Any, found: Any, seen
             known[step] = known[step] or there[step]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _variances(values: Any, present: Any, of: Any, squares: Any, mean: Any, count: Any) -> None:
     for row in range(values.shape[0]):
         group = of[row]

@@ -35,18 +35,18 @@ def _length(size: int) -> bytes:
     return bytes([size]) if size < 255 else b"\xff" + size.to_bytes(3, "little")
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _hashes(data: Any, offsets: Any, hashes: Any) -> None:
     for number in range(len(hashes)):
         hashes[number] = _xxh64(data[offsets[number] : offsets[number + 1]])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _turned(value: Any, bits: int) -> Any:
     return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _word(data: Any, start: int, size: int) -> Any:
     """Little-endian."""
     word = np.uint64(0)
@@ -55,12 +55,12 @@ def _word(data: Any, start: int, size: int) -> Any:
     return word
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _round(lane: Any, word: Any) -> Any:
     return _turned(lane + word * _P2, 31) * _P1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _xxh64(data: Any) -> Any:
     size, at = len(data), 0
     if size >= 32:

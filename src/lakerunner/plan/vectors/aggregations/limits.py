@@ -1,5 +1,8 @@
-"""limitk and limit_ratio: some of the series, whatever their values. limitk takes the first k of each group, so that all
-series must be seen at once; limit_ratio those whose labels' hash falls into the ratio, which is the same in any part."""
+"""limitk and limit_ratio: some of the series, whatever their values.
+
+limitk takes the first k of each group, so that all series must be seen at once; limit_ratio those whose labels' hash
+falls into the ratio.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Vector
 
 
-def _first(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) -> Vector:
+def _first(node: Aggregate, vector: Vector, parameter: Parameter, _notes: Notes) -> Vector:
     wanted = checked_count(parameter)
     if wanted is None:
         return vector.rows([])
@@ -28,7 +31,7 @@ def _first(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) 
     return replace(vector, present=kept).occupied()
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _take_first(present: Any, of: Any, wanted: Any, taken: Any, kept: Any) -> None:
     for row in range(present.shape[0]):
         so_far = taken[of[row]]

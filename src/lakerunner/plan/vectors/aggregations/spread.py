@@ -24,7 +24,7 @@ from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Vector
 
 
-def _deviation(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) -> Vector:
+def _deviation(node: Aggregate, vector: Vector, _parameter: Parameter, notes: Notes) -> Vector:
     groups = groups_of(node, vector)
     floats = floats_alone(node, vector, notes)
     variance, count = variances(vector.values, floats, groups.of, len(groups))
@@ -52,7 +52,7 @@ def _vector(vector: Vector, floats: Bools, groups: Groups, values: Floats, prese
     return Vector(groups.labels, values, present, drop_name=dropped)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _quantiles(values: Any, present: Any, order: Any, starts: Any, quantile: Any, found: Any, there: Any) -> None:
     """The values of a group stand at order[starts[group]:starts[group + 1]]. NaN is less than any other."""
     gathered = np.empty(len(order))

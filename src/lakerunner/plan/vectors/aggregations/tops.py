@@ -43,9 +43,7 @@ def _floats(node: Aggregate, vector: Vector, wanted: Ints, notes: Notes) -> Bool
     return vector.present & ~histograms
 
 
-def _kept(
-    node: Aggregate, vector: Vector, floats: Bools, wanted: Ints, *, equals: bool = False
-) -> tuple[Bools, Ints]:
+def _kept(node: Aggregate, vector: Vector, floats: Bools, wanted: Ints, *, equals: bool = False) -> tuple[Bools, Ints]:
     """Which samples stay, and the rows of the last step in the order of the result. `equals`: with all that are as good
     as the last of the k."""
     ranked = vector.values if node.op == "topk" else -vector.values
@@ -82,7 +80,7 @@ def _partial(node: Aggregate, vector: Vector, notes: Notes) -> Partial:
     return Partial(candidates.labels, {"values": candidates.values, "present": present, "dropped": dropped})
 
 
-def _fold(node: Aggregate, partials: Sequence[Partial], notes: Notes) -> Vector:
+def _fold(node: Aggregate, partials: Sequence[Partial], _notes: Notes) -> Vector:
     vector = Vector(
         [labels for one in partials for labels in one.labels],
         np.concatenate([one.arrays["values"] for one in partials]),
@@ -113,10 +111,8 @@ def _written(node: Aggregate, vector: Vector) -> Ints | None:
 # ---- kernels
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _largest(
-    values: Any, present: Any, members: Any, wanted: Any, equals: Any, kept: Any, order: Any
-) -> int:
+@njit(cache=True, nogil=True)
+def _largest(values: Any, present: Any, members: Any, wanted: Any, equals: Any, kept: Any, order: Any) -> int:
     """The rows of a group are members[0][members[1][group] : members[1][group + 1]]."""
     rows, starts = members
     heap = np.empty(len(rows), np.int64)
@@ -153,18 +149,18 @@ def _largest(
     return many
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _is_better(one: float, other: float) -> bool:
     return other < one or (np.isnan(other) and not np.isnan(one))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _is_less(one: float, other: float) -> bool:
     # NaN is less than everything, itself included: what the order of a heap with several hangs on.
     return np.isnan(one) or one < other
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _rise(heap: Any, place: int, column: Any) -> None:
     while place > 0:
         parent = (place - 1) // 2
@@ -174,7 +170,7 @@ def _rise(heap: Any, place: int, column: Any) -> None:
         place = parent
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _sink(heap: Any, size: int, column: Any) -> None:
     place = 0
     while 2 * place + 1 < size:
@@ -187,7 +183,7 @@ def _sink(heap: Any, size: int, column: Any) -> None:
         place = child
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _sort(heap: Any, size: int, column: Any) -> None:
     """The largest first, NaN last; equal ones stay as they are."""
     keys = np.empty(size)

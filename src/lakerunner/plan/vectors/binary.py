@@ -1,0 +1,152 @@
+"""Binary operators over numbers and vectors, and the minus before one.
+
+Comes in: the operator and its operands at every step. Goes out: a vector, or of two numbers a number. What always
+holds: the meaning is Prometheus'; what is there at a step depends on what both sides have at that step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lakerunner.model.labels import Labels
+from lakerunner.plan.vectors.arrays import Bools, Ints, Objects, filled
+from lakerunner.plan.vectors.elementwise import ARITHMETIC, COMPARISONS, Operand, Outcome, outcome, scalar_operation
+from lakerunner.plan.vectors.expression import Binary, Matching
+from lakerunner.plan.vectors.histogram_arithmetic import scaled
+from lakerunner.plan.vectors.matching import (
+    NONE,
+    Pairs,
+    Sides,
+    check_one_side,
+    check_unique,
+    meeting,
+    result_labels,
+    sides,
+    taken,
+)
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.sets import SET_OPERATORS, set_operation
+from lakerunner.plan.vectors.united import joined, united
+from lakerunner.plan.vectors.values import Scalar, Steps, Vector
+
+
+def binary(node: Binary, left: Vector | Scalar, right: Vector | Scalar, _steps: Steps, notes: Notes) -> Vector | Scalar:
+    match left, right:
+        case Scalar(), Scalar():
+            return Scalar(scalar_operation(node.op, left.values, right.values))
+        case Vector(), Scalar():
+            found = outcome(node, Operand(left.values, left.histograms), Operand(right.values), left.present, notes)
+            return _with_scalar(node, left, found)
+        case Scalar(), Vector():
+            found = outcome(node, Operand(left.values), Operand(right.values, right.histograms), right.present, notes)
+            if node.op in COMPARISONS and not node.return_bool:  # the vector's value stays, on either side
+                found = replace(found, values=right.values, histograms=None)
+            return _with_scalar(node, right, found)
+        case Vector(), Vector():
+            if node.op in SET_OPERATORS:
+                return set_operation(node, left, right)
+            return _of_vectors(node, left, right, notes)
+    raise TypeError(f"{node.op} of {type(left).__name__} and {type(right).__name__}")
+
+
+def negated(vector: Vector) -> Vector:
+    histograms = vector.histograms
+    if histograms is not None:
+        histograms = histograms.copy()
+        for at in map(tuple, np.argwhere(vector.present & filled(histograms))):
+            histograms[at] = scaled(histograms[at], -1.0)
+    return replace(vector, values=-vector.values, histograms=histograms).dropping_name()
+
+
+def _with_scalar(node: Binary, vector: Vector, found: Outcome) -> Vector:
+    result = replace(vector, values=found.values, present=found.present(vector.present), histograms=found.histograms)
+    return result.dropping_name() if node.op in ARITHMETIC or node.return_bool else result
+
+
+# ---- two vectors
+
+
+def _of_vectors(node: Binary, left: Vector, right: Vector, notes: Notes) -> Vector:
+    matching = node.matching or Matching()
+    many, one = (right, left) if matching.card == "one-to-many" else (left, right)
+    both = sides(many, one, matching)
+    check_one_side(both, matching)
+    pairs = meeting(both)
+    if matching.fill_right is not None:
+        pairs = _in_order(pairs, _many_alone(both))
+    found = _outcome(node, both, pairs, notes)
+    labels = result_labels(both, matching, pairs, other_metric=node.op in ARITHMETIC)
+    defined = pairs.present if found.valid is None else pairs.present & found.valid
+    check_unique(matching, pairs, labels, defined)
+    result = _vector(node, pairs, found, labels)
+    if matching.fill_left is not None:
+        rest = _one_alone(both, both.any_of(defined, pairs.groups))
+        found = _outcome(node, both, rest, notes)
+        labels = result_labels(both, matching, rest, other_metric=node.op in ARITHMETIC)
+        result = joined(result, _vector(node, rest, found, labels))
+    return united(result)
+
+
+def _outcome(node: Binary, both: Sides, pairs: Pairs, notes: Notes) -> Outcome:
+    matching = node.matching or Matching()
+    # The fill of the many side is called left, that of the one side right, wherever they stand.
+    many = _operand(both.many, pairs.many, matching.fill_left)
+    one = _operand(both.one, pairs.one, matching.fill_right)
+    left, right = (one, many) if matching.card == "one-to-many" else (many, one)
+    return outcome(node, left, right, pairs.present, notes)
+
+
+def _operand(vector: Vector, rows: Ints, fill: float | None) -> Operand:
+    filled = rows == NONE
+    if fill is None or not filled.any():
+        return Operand(
+            taken(vector.values, rows), None if vector.histograms is None else taken(vector.histograms, rows)
+        )
+    shape = (len(rows), vector.values.shape[1])
+    values = np.full(shape, fill)
+    values[~filled] = vector.values[rows[~filled]]
+    histograms: Objects | None = None
+    if vector.histograms is not None:
+        histograms = np.full(shape, None, object)
+        histograms[~filled] = vector.histograms[rows[~filled]]
+    return Operand(values, histograms)
+
+
+def _many_alone(both: Sides) -> Pairs:
+    """The many side's series at the steps where their group has none of the one side."""
+    rows = np.arange(len(both.many))
+    present = both.many.present & ~both.one_there()[both.many_groups]
+    return _occupied(Pairs(rows, np.full(len(rows), NONE, np.int64), both.many_groups, present))
+
+
+def _one_alone(both: Sides, matched: Bools) -> Pairs:
+    """The one side's series at the steps where nothing came of their group."""
+    rows = np.arange(len(both.one))
+    present = both.one.present & ~matched[both.one_groups]
+    return _occupied(Pairs(np.full(len(rows), NONE, np.int64), rows, both.one_groups, present))
+
+
+def _occupied(pairs: Pairs) -> Pairs:
+    return _chosen(pairs, np.flatnonzero(pairs.present.any(axis=1)))
+
+
+def _chosen(pairs: Pairs, order: Ints) -> Pairs:
+    return Pairs(pairs.many[order], pairs.one[order], pairs.groups[order], pairs.present[order])
+
+
+def _in_order(first: Pairs, other: Pairs) -> Pairs:
+    """Both, by the rows of the many side."""
+    every = Pairs(
+        np.concatenate([first.many, other.many]),
+        np.concatenate([first.one, other.one]),
+        np.concatenate([first.groups, other.groups]),
+        np.concatenate([first.present, other.present]),
+    )
+    return _chosen(every, np.argsort(every.many, kind="stable"))
+
+
+def _vector(node: Binary, pairs: Pairs, found: Outcome, labels: list[Labels]) -> Vector:
+    drop_name = np.full(len(pairs), node.return_bool)
+    return Vector(labels, found.values, found.present(pairs.present), found.histograms, drop_name)
