@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
-.PHONY: help setup run test test-all check fix golden bench lock peers clean
+.PHONY: help setup run test test-all conformance check fix golden bench lock peers clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 setup: $(STAMP) ## the environment in .venv, from the hashed lock
 
@@ -28,6 +28,9 @@ test: setup ## the tests, under ten minutes on two cores
 
 test-all: setup ## all tests, the slow ones too, on newly drawn examples
 	EXAMPLES=random $(BIN)/pytest
+
+conformance: setup ## scripts of load and eval through the engine; SCRIPTS="FILE-OR-FOLDER ..." for others
+	@CALLER=$(PWD) PYTHONPATH=tests $(BIN)/python -m conformance.run $(SCRIPTS)
 
 check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
 	$(BIN)/ruff format --check src tests bench

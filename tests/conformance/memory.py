@@ -1,0 +1,92 @@
+"""A state as a source of samples.
+
+Reset hints are what Prometheus' storage gives back: a histogram that goes on from the one before it is `not_reset`, any
+other counter is `unknown` (a `reset` that was sent is one for the comparison of values to find), gauges stay gauges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.script import Sample, State
+from lakerunner.model.labels import Labels, value_of
+from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
+from lakerunner.plan.vectors.values import Samples
+
+
+class MemorySource:
+    def __init__(self, state: State) -> None:
+        self._series = [(labels, as_stored(state.series[labels])) for labels in sorted(state.series)]
+
+    def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
+        labels: list[Labels] = []
+        counts: list[int] = []
+        found: list[Sample] = []
+        for one, samples in self._series:
+            if all(matches(matcher, one) for matcher in matchers):
+                within = [sample for sample in samples if start < sample.time <= end]
+                labels.append(one)
+                counts.append(len(within))
+                found += within
+        return samples_of(labels, counts, found)
+
+
+def samples_of(labels: Sequence[Labels], counts: Sequence[int], found: Sequence[Sample]) -> Samples:
+    histograms = np.full(len(found), None, object)
+    for place, sample in enumerate(found):
+        histograms[place] = sample.value if isinstance(sample.value, Histogram) else None
+    return Samples(
+        labels,
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(counts, np.int64))]),
+        np.array([sample.time for sample in found], np.int64),
+        np.array([0.0 if isinstance(sample.value, Histogram) else sample.value for sample in found], np.float64),
+        histograms if any(isinstance(sample.value, Histogram) for sample in found) else None,
+        np.array([sample.start for sample in found], np.int64) if any(sample.start for sample in found) else None,
+    )
+
+
+def matches(matcher: Matcher, labels: Labels) -> bool:
+    value = value_of(labels, matcher.name)
+    if matcher.op in ("=", "!="):
+        return (value == matcher.value) == (matcher.op == "=")
+    return (re.fullmatch(matcher.value, value, re.DOTALL) is not None) == (matcher.op == "=~")
+
+
+def as_stored(samples: Sequence[Sample]) -> list[Sample]:
+    """With the reset hints that come back from storage."""
+    stored: list[Sample] = []
+    before: float | Histogram | None = None
+    for sample in samples:
+        value = sample.value
+        if isinstance(value, Histogram) and value.reset_hint != ResetHint.GAUGE:
+            goes_on = isinstance(before, Histogram) and _goes_on(value, before)
+            hint = ResetHint.NOT_RESET if goes_on else ResetHint.UNKNOWN
+            stored.append(replace(sample, value=replace(value, reset_hint=hint)))
+        else:
+            stored.append(sample)
+        before = value
+    return stored
+
+
+def _goes_on(value: Histogram, before: Histogram) -> bool:
+    return (
+        before.reset_hint != ResetHint.GAUGE
+        and value.reset_hint != ResetHint.RESET
+        and value.count >= before.count
+        and (value.schema, value.zero_threshold, value.custom_values)
+        == (before.schema, before.zero_threshold, before.custom_values)
+        and value.zero_count >= before.zero_count
+        and _none_fell(value.positive, before.positive)
+        and _none_fell(value.negative, before.negative)
+    )
+
+
+def _none_fell(value: Buckets, before: Buckets) -> bool:
+    now = dict(zip(value.indexes.tolist(), value.counts.tolist(), strict=True))
+    then = zip(before.indexes.tolist(), before.counts.tolist(), strict=True)
+    return all(now.get(index, 0.0) >= count for index, count in then)

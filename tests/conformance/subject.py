@@ -1,0 +1,90 @@
+"""Who is asked: the engine alone, over a state in memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from lakerunner.promql.parse import parse
+from lakerunner.promql.resolve import resolve
+
+from conformance.answer import Answer
+from conformance.memory import MemorySource
+from conformance.script import State
+from lakerunner.model.errors import UserError
+from lakerunner.model.labels import Labels
+from lakerunner.plan.vectors.evaluate import evaluate, in_order, kind_of
+from lakerunner.plan.vectors.expression import Kind
+from lakerunner.plan.vectors.histogram import Histogram
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
+from lakerunner.promql.functions import FUNCTIONS
+
+
+class Subject(Protocol):
+    def ask(self, state: State, query: str, steps: Steps, *, instant: bool) -> Answer:
+        """The answer; `error` in it is the caller's fault. Any other trouble is raised."""
+
+
+class EngineSubject:
+    """Keeps the source of the state that was asked last."""
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._source = MemorySource(State(0))
+
+    def ask(self, state: State, query: str, steps: Steps, *, instant: bool) -> Answer:
+        if state is not self._state:
+            self._state, self._source = state, MemorySource(state)
+        try:
+            expression = parse(query)
+            kind = kind_of(expression, FUNCTIONS)
+            if not instant and kind not in (Kind.SCALAR, Kind.VECTOR):
+                raise UserError(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
+            value, notes = evaluate(resolve(expression, steps, instant), steps, self._source, FUNCTIONS)
+        except UserError as error:
+            return Answer(error=error.message)
+        return answered(value, steps, notes, query, instant=instant)
+
+
+def answered(value: Value, steps: Steps, notes: Notes, query: str, *, instant: bool) -> Answer:
+    warnings = [note.text(query) for note in notes.all() if note.level == "warning"]
+    infos = [note.text(query) for note in notes.all() if note.level == "info"]
+    match value:
+        case String(text):
+            return Answer("string", string=text, warnings=warnings, infos=infos)
+        case Scalar(numbers) if instant:
+            return Answer("scalar", scalar=float(numbers[0]), warnings=warnings, infos=infos)
+        case Scalar(numbers):
+            value = Vector([()], numbers[None, :], np.ones((1, len(steps)), bool))
+        case Windows():
+            return Answer("matrix", _window(value), warnings=warnings, infos=infos)
+    assert isinstance(value, Vector)
+    vector = value if instant else in_order(value)
+    times = steps.times.tolist()
+    series = [(labels, _points(vector, row, times)) for row, labels in enumerate(vector.labels)]
+    return Answer("vector" if instant else "matrix", series, math.nan, "", warnings, infos)
+
+
+def _points(vector: Vector, row: int, times: list[int]) -> list[tuple[int, float | Histogram]]:
+    points: list[tuple[int, float | Histogram]] = []
+    for step in np.flatnonzero(vector.present[row]).tolist():
+        histogram = None if vector.histograms is None else vector.histograms[row, step]
+        points.append((times[step], float(vector.values[row, step]) if histogram is None else histogram))
+    return points
+
+
+def _window(windows: Windows) -> list[tuple[Labels, list[tuple[int, float | Histogram]]]]:
+    """Of the one step there is; a series without a sample in it is none."""
+    found = []
+    for row, labels in enumerate(windows.samples.labels):
+        places = range(int(windows.first[row, 0]), int(windows.last[row, 0]))
+        if len(places):
+            found.append((labels, [_sample(windows.samples, place) for place in places]))
+    return sorted(found)
+
+
+def _sample(samples: Samples, place: int) -> tuple[int, float | Histogram]:
+    histogram = None if samples.histograms is None else samples.histograms[place]
+    return int(samples.times[place]), float(samples.values[place]) if histogram is None else histogram
