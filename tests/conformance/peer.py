@@ -1,0 +1,93 @@
+"""A real Prometheus that holds one state of a script: what our own scripts expect is what it answers.
+
+    python -m conformance.peer [FILE-OR-FOLDER ...]
+
+prints what it answers otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pyarrow as pa
+
+from conformance.check import problem
+from conformance.http_subject import Address, HttpSubject, same_as_shown
+from conformance.remote_write import request_of
+from conformance.run import Failure, scripts
+from conformance.script import State, read_script
+from servers.lake import free_port
+from servers.peers import running_peer
+
+_FEATURES = (
+    "promql-experimental-functions,promql-delayed-name-removal,promql-extended-range-selectors,"
+    "promql-binop-fill-modifiers,use-start-timestamps,st-storage,histograms-st-encoding,xor2-encoding"
+)
+_CONFIG = "storage: {tsdb: {out_of_order_time_window: 100w}}\n"
+_MESSAGE = "io.prometheus.write.v2.Request"
+
+
+@contextmanager
+def prometheus(work: Path) -> Iterator[str]:
+    """Its address. Empty at the start."""
+    work.mkdir(parents=True)
+    (work / "prometheus.yml").write_text(_CONFIG)
+    url = f"http://127.0.0.1:{free_port()}"
+    arguments = [
+        f"--config.file={work / 'prometheus.yml'}",
+        f"--storage.tsdb.path={work / 'data'}",
+        f"--web.listen-address={url.removeprefix('http://')}",
+        "--storage.tsdb.retention.time=100y",
+        "--web.enable-remote-write-receiver",
+        f"--web.remote-write-receiver.accepted-protobuf-messages={_MESSAGE}",
+        f"--enable-feature={_FEATURES}",
+    ]
+    with running_peer("prometheus", arguments, f"{url}/-/ready", work / "log"):
+        yield url
+
+
+def write(url: str, state: State) -> None:
+    body = pa.Codec("snappy").compress(request_of(state.series.items()), asbytes=True)
+    headers = {
+        "content-type": f"application/x-protobuf;proto={_MESSAGE}",
+        "content-encoding": "snappy",
+        "x-prometheus-remote-write-version": "2.0.0",
+    }
+    response = httpx.post(f"{url}/api/v1/write", content=body, headers=headers, timeout=60)
+    if response.status_code != 204:
+        raise ConnectionError(f"{response.status_code} {response.text}")
+
+
+def failures_of(path: Path, work: Path) -> Iterator[Failure]:
+    """The cases to which Prometheus says otherwise."""
+    cases = read_script(path)
+    for number in sorted({case.state.number for case in cases}):
+        same_state = [case for case in cases if case.state.number == number]
+        with prometheus(work / f"{path.stem}-{number}") as url, httpx.Client(timeout=60) as client:
+            if same_state[0].state.series:
+                write(url, same_state[0].state)
+            subject = HttpSubject(client, lambda _, url=url: Address(url, {}))  # type: ignore[misc]
+            for case in same_state:
+                reason = problem(case, subject, same_as_shown, moved=False)
+                if reason:
+                    yield Failure(case, reason)
+
+
+def main(named: Sequence[str]) -> int:
+    found = 0
+    with tempfile.TemporaryDirectory() as work:
+        for path in scripts(named):
+            for failure in failures_of(path, Path(work)):
+                found += 1
+                print(f"{failure}\n", flush=True)
+            print(f"{path.name}: {len(read_script(path))} cases", flush=True)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
