@@ -52,7 +52,7 @@ def prometheus(work: Path) -> Iterator[str]:
 
 
 def write(url: str, state: State) -> None:
-    body = pa.Codec("snappy").compress(request_of(state.series.items()), asbytes=True)
+    body = pa.Codec("snappy").compress(request_of((labels, samples) for labels, samples in state.series.items() if samples), asbytes=True)
     headers = {
         "content-type": f"application/x-protobuf;proto={_MESSAGE}",
         "content-encoding": "snappy",
