@@ -3,6 +3,7 @@ infinite are text."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ from lakerunner.plan.vectors.expression import (
 )
 from lakerunner.plan.vectors.function import Function
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.literals import shown
 from lakerunner.promql.quote import plain_number
 
 Document = dict[str, Any]
@@ -37,7 +39,7 @@ def document(expression: Expression, functions: Mapping[str, Function] = FUNCTIO
         case Number(value):
             return {"type": "numberLiteral", "val": plain_number(value)}
         case Text(value):
-            return {"type": "stringLiteral", "val": value}
+            return {"type": "stringLiteral", "val": shown(value)}
         case Selector():
             return {"type": "vectorSelector"} | _selector(expression)
         case Range(selector, length):
@@ -107,8 +109,13 @@ def _matching(matching: Matching) -> Document:
         "labels": list(matching.labels),
         "on": matching.on,
         "include": list(matching.include),
-        "fillValues": {"lhs": matching.fill_left, "rhs": matching.fill_right},
+        "fillValues": {"lhs": _number(matching.fill_left), "rhs": _number(matching.fill_right)},
     }
+
+
+def _number(value: float | None) -> float | str | None:
+    """Where Prometheus has no answer at all, since JSON has no such number, ours is text."""
+    return value if value is None or math.isfinite(value) else plain_number(value)
 
 
 def _function(function: Function) -> Document:

@@ -35,7 +35,7 @@ def offset_duration(cursor: Cursor) -> Duration:
         return DurationTerm(sign.kind, (inner,), span=Span(sign.start, inner.span.end))
     if cursor.kind == "(":
         return _settled(_signed(sign, _operand(cursor)))
-    return _settled(_signed(sign, _term(cursor, _UNARY_BINDING)))
+    return _settled(_continued(cursor, _signed(sign, _term(cursor, _UNARY_BINDING)), 0))
 
 
 def _settled(term: DurationTerm) -> Duration:
@@ -44,7 +44,13 @@ def _settled(term: DurationTerm) -> Duration:
 
 def _term(cursor: Cursor, minimum: int) -> DurationTerm:
     cursor.enter()
-    left = _operand(cursor)
+    found = _continued(cursor, _operand(cursor), minimum)
+    cursor.leave()
+    return found
+
+
+def _continued(cursor: Cursor, left: DurationTerm, minimum: int) -> DurationTerm:
+    """With the operators behind it that bind at least as strongly as `minimum`."""
     while (binding := _BINDING.get(cursor.kind, -1)) >= max(minimum, 1):
         sign = cursor.take()
         right = _term(cursor, binding if sign.kind == "^" else binding + 1)
@@ -52,7 +58,6 @@ def _term(cursor: Cursor, minimum: int) -> DurationTerm:
             message = "division by zero" if sign.kind == "/" else "modulo by zero"
             raise cursor.fail(sign.start, message)
         left = DurationTerm(sign.kind, (left, right), span=Span(left.span.start, right.span.end))
-    cursor.leave()
     return left
 
 

@@ -106,7 +106,12 @@ def string(token: Token) -> str:
 
 def is_utf8(value: str) -> bool:
     """Whether no escape has left bytes that are no character; they stand there as lone surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in value)
+    return shown(value) == value
+
+
+def shown(value: str) -> str:
+    """With the character that stands for none in place of each byte that is none."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", value)
 
 
 def utf8_string(text: str, token: Token) -> str:

@@ -154,8 +154,6 @@ class _Reader:
             self.at = flags.end()
             changed = (self._flags | set(flags[1])) - set(flags[2] or "")
             if flags[3] == ")":
-                if not flags[1] and not flags[2]:
-                    raise self.fail("missing argument to repetition operator", "?")
                 self._flags = changed
                 return None
             outer, self._flags = self._flags, changed

@@ -6,6 +6,7 @@ import re
 import sys
 from functools import lru_cache
 
+_LAST_CASED = 0x20000  # beyond are ideographs and symbols
 Ranges = tuple[tuple[int, int], ...]
 
 
@@ -63,11 +64,12 @@ def disjoint(one: Ranges, other: Ranges) -> bool:
 
 def folded(ranges: Ranges) -> Ranges:
     """With all other cases of its characters (Unicode's simple case folding)."""
+    orbits = _orbits()
     added = [
         (other, other)
-        for code, orbit in _orbits().items()
-        if any(low <= code <= high for low, high in ranges)
-        for other in orbit
+        for low, high in ranges
+        for code in ((low,) if low == high else [code for code in orbits if low <= code <= high])
+        for other in orbits.get(code, ())
     ]
     return merged((*ranges, *added))
 
@@ -98,11 +100,8 @@ def _member(code: int) -> str:
 def _orbits() -> dict[int, tuple[int, ...]]:
     """Of every character that has other cases: all of them."""
     by_fold: dict[str, list[int]] = {}
-    for code in range(sys.maxunicode + 1):
-        character = chr(code)
-        if not character.isalnum() and not character.isprintable():
-            continue
-        by_fold.setdefault(_fold(character), []).append(code)
+    for code in range(_LAST_CASED):
+        by_fold.setdefault(_fold(chr(code)), []).append(code)
     return {code: tuple(codes) for codes in by_fold.values() if len(codes) > 1 for code in codes}
 
 
