@@ -198,16 +198,16 @@ class _Check:
         return self._expected(argument, wanted, f"call to function {quoted(node.function)}")
 
     def _refuse_count(self, node: Call, function: Function) -> None:
-        """`optional` as Prometheus counts it: the last argument may be missing, and come up to so many times; -1: any
-        number of times."""
-        wanted, given, optional = len(function.arguments), len(node.arguments), function.optional
+        given, optional = len(node.arguments), function.optional
+        most = len(function.arguments)
+        least = most - abs(optional)
         message = ""
         if optional == 0:
-            message = f"expected {wanted}" if given != wanted else ""
-        elif given < wanted - 1:
-            message = f"expected at least {wanted - 1}"
-        elif 0 < optional < given - wanted + 1:
-            message = f"expected at most {wanted - 1 + optional}"
+            message = f"expected {most}" if given != most else ""
+        elif given < least:
+            message = f"expected at least {least}"
+        elif optional > 0 and given > most:
+            message = f"expected at most {most}"
         if message:
             raise self._fail(node, f"{message} argument(s) in call to {quoted(node.function)}, got {given}")
 

@@ -119,9 +119,11 @@ def _number(value: float | None) -> float | str | None:
 
 
 def _function(function: Function) -> Document:
+    """Prometheus names an argument that may come several times once."""
+    named = function.arguments[: len(function.arguments) - max(function.optional - 1, 0)]
     return {
         "name": function.name,
-        "argTypes": [str(kind) for kind in function.arguments],
+        "argTypes": [str(kind) for kind in named],
         "variadic": function.optional,
         "returnType": str(function.returns),
     }

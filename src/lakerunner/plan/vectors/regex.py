@@ -3,13 +3,16 @@ or the pattern is refused with the reason.
 
 `compiled(pattern).fullmatch(value)` is Prometheus' `^(?s:pattern)$`. Every class is written out as its characters, so
 that \\d, \\w, \\s, \\b are ASCII and (?i) folds as RE2 does, whatever Python holds of them. RE2 takes linear time and
-Python does not: a repetition that would let it try exponentially many ways is refused.
+Python may take exponential time: where it could, all ways are followed at once instead, and where groups are wanted the
+pattern is refused.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from lakerunner.model.errors import UserError
 from lakerunner.plan.vectors.regex_classes import (
@@ -27,6 +30,9 @@ from lakerunner.plan.vectors.regex_parts import Part, alternatives, one_of, repe
 
 MAX_NESTING = 50  # groups inside each other
 MAX_REPEAT = 1000  # RE2's own
+MAX_BITS = 24  # some 16 million steps for a value of 256 characters
+MAX_CAPTURING_BITS = 40
+_WHOLE = re.compile("(?s:.*)")
 _COUNTS = re.compile(r"\{(\d+)(,(\d*))?\}", re.ASCII)
 _FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
 _NAMED = re.compile(r"\(\?P?<([^>]*)>")
@@ -36,14 +42,42 @@ _BOUNDARY = f"(?:(?<={_WORD_CLASS})(?!{_WORD_CLASS})|(?<!{_WORD_CLASS})(?={_WORD
 _NO_BOUNDARY = f"(?:(?<={_WORD_CLASS})(?={_WORD_CLASS})|(?<!{_WORD_CLASS})(?!{_WORD_CLASS}))"
 
 
+class Regex(Protocol):
+    def fullmatch(self, string: str, /) -> re.Match[str] | None:
+        """Of a whole value. The groups of the match are not to be relied on: `capturing` has them."""
+
+
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> re.Pattern[str]:
-    """To be used with `fullmatch`. UserError names what is wrong with the pattern, or what of it is not supported."""
+def compiled(pattern: str) -> Regex:
+    """UserError names what is wrong with the pattern, or what of it is not supported."""
+    part = _part(pattern)
+    return re.compile(part.text) if part.bits <= MAX_BITS else _AllAtOnce(part)
+
+
+@lru_cache(maxsize=256)
+def capturing(pattern: str) -> re.Pattern[str]:
+    """The same with groups, for label_replace; refused where finding them could take too long."""
+    part = _part(pattern)
+    if part.bits > MAX_CAPTURING_BITS:
+        raise UserError(f"error parsing regexp: finding its groups could take exponential time: `{pattern}`")
+    return re.compile(part.text)
+
+
+def _part(pattern: str) -> Part:
     reader = _Reader(pattern)
     part = reader.alternation()
     if reader.at < len(pattern):
         raise reader.fail("unexpected )", pattern)
-    return re.compile(part.text)
+    return part
+
+
+@dataclass(frozen=True)
+class _AllAtOnce:
+    part: Part
+
+    def fullmatch(self, string: str, /) -> re.Match[str] | None:
+        found = len(string) in self.part.ends(string, frozenset((0,)))
+        return _WHOLE.fullmatch(string) if found else None
 
 
 class _Reader:
@@ -102,10 +136,7 @@ class _Reader:
             raise self.fail("invalid nested repetition operator", self.pattern[again : self.at])
         if max(least, most or 0) * part.repeats > MAX_REPEAT or (most is not None and most < least):
             raise self.fail("invalid repeat count", text)
-        found = repeated(part, least, most, lazy != ("U" in self._flags))
-        if found is None:
-            raise self.fail("a repetition inside a repetition could take exponential time", text)
-        return found
+        return repeated(part, least, most, lazy != ("U" in self._flags))
 
     def _counts(self) -> tuple[int, int | None] | None:
         """Of the repetition that stands here; most None: unbounded."""

@@ -6,7 +6,6 @@ import re
 import sys
 from functools import lru_cache
 
-_LAST_CASED = 0x20000  # beyond are ideographs and symbols
 Ranges = tuple[tuple[int, int], ...]
 
 
@@ -15,6 +14,10 @@ def _ranges(text: str) -> Ranges:
     return tuple((ord(low), ord(high)) for low, high in re.findall("(.)-(.)", text, re.DOTALL))
 
 
+# All characters that have more than one case are here: half-open.
+_CASED: Ranges = ((0x41, 0x600), (0x10A0, 0x1400), (0x1C80, 0x2200), (0x24B0, 0x2E00), (0xA640, 0xABC0))
+_CASED += ((0xFB00, 0xFF60), (0x10400, 0x10600), (0x10C80, 0x10D00), (0x118A0, 0x118E0), (0x16E40, 0x16E80))
+_CASED += ((0x1E900, 0x1E950),)
 ANYTHING: Ranges = ((0, sys.maxunicode),)
 NOT_NEWLINE: Ranges = ((0, 9), (11, sys.maxunicode))
 WORD = _ranges("0-9A-Z_-_a-z")
@@ -100,8 +103,9 @@ def _member(code: int) -> str:
 def _orbits() -> dict[int, tuple[int, ...]]:
     """Of every character that has other cases: all of them."""
     by_fold: dict[str, list[int]] = {}
-    for code in range(_LAST_CASED):
-        by_fold.setdefault(_fold(chr(code)), []).append(code)
+    for low, high in _CASED:
+        for code in range(low, high):
+            by_fold.setdefault(_fold(chr(code)), []).append(code)
     return {code: tuple(codes) for codes in by_fold.values() if len(codes) > 1 for code in codes}
 
 

@@ -12,7 +12,7 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.regex import compiled
+from lakerunner.plan.vectors.regex import capturing
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
 
@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 def _label_replace(called: Called) -> Vector:
     target, template, source, pattern = (string_of(called, number) for number in range(1, 5))
     try:
-        expression = compiled(pattern)
+        expression = capturing(pattern)
     except UserError as error:
         raise UserError(f"invalid regular expression in label_replace(): {pattern}: {error.message}") from error
     _check_label(target, "destination", "label_replace")
