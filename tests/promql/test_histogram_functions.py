@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of
 from lakerunner.plan.vectors.expression import Call, Number, Span
 from lakerunner.plan.vectors.function import Called, Evaluation
@@ -212,6 +213,8 @@ def test_what_a_native_histogram_tells_of_itself() -> None:
         assert call(name, rows) == ({H: [pytest.approx(value)]}, [])
 
 
-def test_how_many_quantiles_there_may_be() -> None:
-    function = TABLE["histogram_quantiles"]
-    assert (len(function.arguments), function.optional) == (12, 9)
+def test_a_label_of_quantiles_must_not_make_two_series_one() -> None:
+    rows = {labels_of({"a": a, "le": "+Inf"}): [1.0] for a in "xy"}
+    assert len(call("histogram_quantiles", vector(rows), "q", 0.5)[0]) == 2
+    with pytest.raises(UserError, match="vector cannot contain metrics with the same labelset"):
+        call("histogram_quantiles", vector(rows), "a", 0.5)

@@ -22,13 +22,14 @@ from lakerunner.plan.vectors.expression import (
     Subquery,
     Unary,
 )
+from lakerunner.plan.vectors.histogram_totals import with_totals_marked
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.promql.literals import LARGEST_SECONDS
 
 
 def resolve(expression: Expression, steps: Steps, instant: bool) -> Expression:
     """`instant`: the query has one time, no step and no range, whatever `steps` says of its step."""
-    return _Times(steps.start, steps.end, 0 if instant else steps.step).expression(expression)
+    return with_totals_marked(_Times(steps.start, steps.end, 0 if instant else steps.step).expression(expression))
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from lakerunner.plan.vectors.expression import (
 )
 from lakerunner.plan.vectors.function import Called, Function, Source
 from lakerunner.plan.vectors.histogram import ResetHint
+from lakerunner.plan.vectors.histogram_totals import totals_only
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 from lakerunner.plan.vectors.windows import latest, latest_index, windows, without_stale_markers
@@ -101,7 +102,8 @@ class Evaluator:
         return _picked(samples, index)
 
     def _select(self, selector: Selector, ends: Ints, before: int, after: int = 0) -> Samples:
-        return self.source.select(selector.matchers, int(ends[0]) - before, int(ends[-1]) + after)
+        samples = self.source.select(selector.matchers, int(ends[0]) - before, int(ends[-1]) + after)
+        return totals_only(samples) if selector.totals_only else samples
 
     def times_of(self, selector: Selector, steps: Steps) -> tuple[Samples, Ints]:
         """The samples of an instant selector, and which of them counts at each step."""

@@ -73,7 +73,8 @@ class Text:
 @dataclass(frozen=True, slots=True)
 class Selector:
     """An instant vector selector. `name` is the metric's name where it stands before the braces; it is among the
-    matchers as well. `offset` looks back; negative: forward."""
+    matchers as well. `offset` looks back; negative: forward. `totals_only`: of native histograms no more than count and
+    sum is asked for (plan/vectors/histogram_totals.py)."""
 
     matchers: tuple[Matcher, ...]
     name: str = ""
@@ -81,6 +82,7 @@ class Selector:
     at: At | None = None
     extended: Literal["", "anchored", "smoothed"] = ""
     span: Span = NOWHERE
+    totals_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import cast
 
 import numpy as np
 
+from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.plan.vectors.arrays import Bools, Floats
 from lakerunner.plan.vectors.classic_histogram import (
@@ -119,11 +120,14 @@ def _histograms(vector: Vector, told: _Told) -> _Both:
 
 
 def _answer(rows: list[tuple[Labels, Floats, Bools]], steps: int) -> Vector:
-    """Rows of the same labels, which no step has twice, are one series."""
+    """Rows of the same labels are one series. No step may have two of them, which a label of histogram_quantiles that
+    took the place of another could bring about."""
     values: dict[Labels, Floats] = {}
     present: dict[Labels, Bools] = {}
     for labels, numbers, there in rows:
         if labels in values:
+            if (there & present[labels]).any():
+                raise UserError("vector cannot contain metrics with the same labelset")
             numbers, there = np.where(there, numbers, values[labels]), there | present[labels]
         values[labels], present[labels] = numbers, there
     return Vector(
@@ -247,7 +251,7 @@ HISTOGRAMS: tuple[Function, ...] = (
     Function("histogram_quantile", (Kind.SCALAR, Kind.VECTOR), Kind.VECTOR, _histogram_quantile, per_series=False),
     Function(
         "histogram_quantiles",
-        (Kind.VECTOR, Kind.STRING, *[Kind.SCALAR] * 10),
+        (Kind.VECTOR, Kind.STRING, Kind.SCALAR, Kind.SCALAR),
         Kind.VECTOR,
         _histogram_quantiles,
         optional=9,
