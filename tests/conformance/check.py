@@ -7,9 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lakerunner.promql.parse import parse
-from lakerunner.promql.printer import expression_text
-
 from conformance.answer import Answer, SameHistogram, problem_of, problem_of_value, same_histogram
 from conformance.script import Case
 from conformance.subject import Subject
@@ -27,6 +24,8 @@ from lakerunner.plan.vectors.expression import (
     parts,
 )
 from lakerunner.plan.vectors.values import Steps
+from lakerunner.promql.parse import parse
+from lakerunner.promql.printer import expression_text
 
 MINUTE_MS = 60_000
 # What these give depends on the moment of the evaluation, however fixed their arguments are.

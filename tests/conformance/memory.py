@@ -6,7 +6,6 @@ other counter is `unknown` (a `reset` that was sent is one for the comparison of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from conformance.script import Sample, State
 from lakerunner.model.labels import Labels, value_of
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
+from lakerunner.plan.vectors.regex import compiled
 from lakerunner.plan.vectors.values import Samples
 
 
@@ -54,7 +54,7 @@ def matches(matcher: Matcher, labels: Labels) -> bool:
     value = value_of(labels, matcher.name)
     if matcher.op in ("=", "!="):
         return (value == matcher.value) == (matcher.op == "=")
-    return (re.fullmatch(matcher.value, value, re.DOTALL) is not None) == (matcher.op == "=~")
+    return (compiled(matcher.value).fullmatch(value) is not None) == (matcher.op == "=~")
 
 
 def as_stored(samples: Sequence[Sample]) -> list[Sample]:

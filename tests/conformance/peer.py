@@ -52,7 +52,8 @@ def prometheus(work: Path) -> Iterator[str]:
 
 
 def write(url: str, state: State) -> None:
-    body = pa.Codec("snappy").compress(request_of((labels, samples) for labels, samples in state.series.items() if samples), asbytes=True)
+    there = ((labels, samples) for labels, samples in state.series.items() if samples)
+    body = pa.Codec("snappy").compress(request_of(there), asbytes=True)
     headers = {
         "content-type": f"application/x-protobuf;proto={_MESSAGE}",
         "content-encoding": "snappy",

@@ -6,8 +6,6 @@ import math
 from typing import Protocol
 
 import numpy as np
-from lakerunner.promql.parse import parse
-from lakerunner.promql.resolve import resolve
 
 from conformance.answer import Answer
 from conformance.memory import MemorySource
@@ -20,6 +18,8 @@ from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.parse import parse
+from lakerunner.promql.resolve import resolve
 
 
 class Subject(Protocol):
