@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suites.vectors import floats, named, rows, vector
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
@@ -21,6 +20,7 @@ from lakerunner.plan.vectors.grouping import grouped
 from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Scalar, String, Vector
+from suites.vectors import floats, named, rows, vector
 
 INNER = Selector((), span=Span(4, 9))
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from suites.vectors import Rows, floats, named, rows, vector
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
@@ -19,6 +18,7 @@ from lakerunner.plan.vectors.expression import Binary, Matching, Number, Span
 from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Scalar, Steps, Vector
+from suites.vectors import Rows, floats, named, rows, vector
 
 ANY = Number(0.0)
 ONE_TO_ONE = Matching()

@@ -37,6 +37,7 @@ from lakerunner.plan.vectors.function import Called, Function, Source
 from lakerunner.plan.vectors.histogram import ResetHint
 from lakerunner.plan.vectors.histogram_totals import totals_only
 from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.smoothing import smoothed_instant
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 from lakerunner.plan.vectors.windows import latest, latest_index, windows, without_stale_markers
 
@@ -94,6 +95,9 @@ class Evaluator:
 
     def _selector(self, selector: Selector, steps: Steps) -> Vector:
         ends = looked_at(selector, steps)
+        if selector.extended == "smoothed":
+            samples = self._select(selector, ends, self.lookback, self.lookback)
+            return smoothed_instant(samples, ends, self.lookback, self.notes, selector.span)
         samples = self._select(selector, ends, self.lookback)
         if samples.histograms is None:
             values, present = latest(samples, ends, self.lookback)
