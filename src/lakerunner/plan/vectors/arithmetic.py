@@ -6,6 +6,7 @@ What always holds: the bits are Prometheus'. A kernel is compiled when it is fir
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -17,8 +18,17 @@ from lakerunner.plan.vectors.arrays import Floats
 _vectorize: Any = numba.vectorize  # of which mypy knows nothing
 
 
+def _over_arrays(kernel: Any) -> Any:
+    """Under a name of its own: numba keeps what it compiled by name, and would take the kernel of one number for
+    this."""
+    function = kernel.py_func
+    named = FunctionType(function.__code__, function.__globals__, f"{function.__name__}_over_arrays")
+    named.__qualname__, named.__module__ = named.__name__, function.__module__
+    return _vectorize(cache=True, nopython=True)(named)
+
+
 def _one(kernel: Any) -> Callable[[Floats], Floats]:
-    compiled = _vectorize(cache=True, nopython=True)(kernel.py_func)
+    compiled = _over_arrays(kernel)
 
     def over(values: Floats) -> Floats:
         with np.errstate(all="ignore"):
@@ -29,7 +39,7 @@ def _one(kernel: Any) -> Callable[[Floats], Floats]:
 
 
 def _two(kernel: Any) -> Callable[[Floats, Floats], Floats]:
-    compiled = _vectorize(cache=True, nopython=True)(kernel.py_func)
+    compiled = _over_arrays(kernel)
 
     def over(left: Floats, right: Floats) -> Floats:
         with np.errstate(all="ignore"):
