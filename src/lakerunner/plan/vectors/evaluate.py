@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.labels import Labels, without_name
+from lakerunner.model.labels import without_name
 from lakerunner.plan.vectors.aggregations import aggregate
-from lakerunner.plan.vectors.arrays import Bools, Ints, Objects
+from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.plan.vectors.binary import binary, negated
 from lakerunner.plan.vectors.expression import (
     Aggregate,
@@ -38,6 +38,7 @@ from lakerunner.plan.vectors.histogram import ResetHint
 from lakerunner.plan.vectors.histogram_totals import totals_only
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.smoothing import smoothed_instant
+from lakerunner.plan.vectors.united import merged
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 from lakerunner.plan.vectors.windows import latest, latest_index, windows, without_stale_markers
 
@@ -204,31 +205,13 @@ def finished(value: Value) -> Value:
         return value
     value = value.occupied()
     labels = [without_name(one) if drop else one for one, drop in zip(value.labels, value.drop_name, strict=True)]
-    vector = Vector(labels, value.values, value.present, value.histograms)
-    return vector if len(set(labels)) == len(labels) else _united(vector)
+    return merged(Vector(labels, value.values, value.present, value.histograms))
 
 
 def in_order(value: Vector) -> Vector:
     """By labels: the order of a range's series."""
     order = sorted(range(len(value)), key=value.labels.__getitem__)
     return value if order == list(range(len(value))) else value.rows(order)
-
-
-def _united(vector: Vector) -> Vector:
-    rows: dict[Labels, int] = {}
-    places = np.array([rows.setdefault(labels, len(rows)) for labels in vector.labels])
-    shape = (len(rows), vector.values.shape[1])
-    values, present = np.zeros(shape), np.zeros(shape, bool)
-    histograms: Objects | None = None if vector.histograms is None else np.full(shape, None, object)
-    for row, place in enumerate(places):
-        there = vector.present[row]
-        if (present[place] & there).any():
-            raise UserError("vector cannot contain metrics with the same labelset")
-        present[place] |= there
-        values[place, there] = vector.values[row, there]
-        if histograms is not None and vector.histograms is not None:
-            histograms[place, there] = vector.histograms[row, there]
-    return Vector(list(rows), values, present, histograms)
 
 
 # ---- times

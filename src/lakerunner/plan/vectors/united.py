@@ -32,15 +32,20 @@ def _histograms(vector: Vector) -> Objects:
 
 
 def united(vector: Vector) -> Vector:
-    """An instant stays as it is: whether its series are distinct is asked at the end of the evaluation. Whether a name
-    goes is what the first sample says."""
-    steps = vector.present.shape[1]
-    if steps == 1 or len(set(vector.labels)) == len(vector):
+    """As `merged`, but an instant stays as it is: whether its series are distinct is asked at the end of the
+    evaluation."""
+    return vector if vector.present.shape[1] == 1 else merged(vector)
+
+
+def merged(vector: Vector) -> Vector:
+    """UserError if two series of the same labels are there at the same step. Whether a name goes is what the first
+    sample says."""
+    if len(set(vector.labels)) == len(vector):
         return vector
     vector = vector.occupied()
     rows: dict[Labels, int] = {}
     places = [rows.setdefault(labels, len(rows)) for labels in vector.labels]
-    shape = (len(rows), steps)
+    shape = (len(rows), vector.present.shape[1])
     values, present = np.zeros(shape), np.zeros(shape, bool)
     histograms: Objects | None = None if vector.histograms is None else np.full(shape, None, object)
     drop_name = np.zeros(len(rows), bool)

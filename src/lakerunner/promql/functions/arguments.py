@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from lakerunner.plan.vectors.arrays import Bools, Floats
+from lakerunner.plan.vectors.arrays import Bools, Floats, filled
 from lakerunner.plan.vectors.expression import Kind
 from lakerunner.plan.vectors.function import Called
 from lakerunner.plan.vectors.values import Scalar, String, Vector, Windows
 
 VECTOR, SCALAR, STRING, MATRIX = Kind.VECTOR, Kind.SCALAR, Kind.STRING, Kind.MATRIX
-_NONE = np.array(None, object)
 
 
 def vector_of(called: Called, number: int = 0) -> Vector:
@@ -46,5 +43,4 @@ def float_samples(vector: Vector) -> Bools:
     """Where a sample is present that is a number, not a histogram."""
     if vector.histograms is None:
         return vector.present
-    numbers: Bools = vector.present & np.equal(vector.histograms, _NONE)
-    return numbers
+    return vector.present & ~filled(vector.histograms)

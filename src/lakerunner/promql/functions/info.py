@@ -19,10 +19,10 @@ from lakerunner.plan.vectors.arrays import Bools, Floats, Ints
 from lakerunner.plan.vectors.expression import Call, Expression, Matcher, Selector, bare
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.regex import compiled
+from lakerunner.plan.vectors.united import merged
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import VECTOR, float_samples
 from lakerunner.promql.functions.info_reference import shared_reference
-from lakerunner.promql.functions.label_functions import merged
 
 _TARGET_INFO = Matcher(NAME, "=", "target_info")
 _ANY_INFO = Matcher(NAME, "=~", ".+_info")

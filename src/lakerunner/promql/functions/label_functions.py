@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
-from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.regex import capturing
+from lakerunner.plan.vectors.united import merged
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
 
@@ -78,33 +78,6 @@ def _relabelled(vector: Vector, target: str, change: Callable[[Labels], str | No
     if target == NAME:
         drop_name = drop_name & np.array([value is None for value in values], bool)
     return merged(replace(vector, labels=labels, drop_name=drop_name))
-
-
-def merged(vector: Vector) -> Vector:
-    """Series that have the same labels now are one, if no two of them have a sample at the same step."""
-    numbers: dict[Labels, int] = {}
-    into: Ints = np.array([numbers.setdefault(labels, len(numbers)) for labels in vector.labels], np.int64)
-    if len(numbers) == len(vector):
-        return vector
-    counts = np.zeros((len(numbers), vector.present.shape[1]), np.int64)
-    np.add.at(counts, into, vector.present)
-    if (counts > 1).any():
-        raise UserError("vector cannot contain metrics with the same labelset")
-    return _joined(vector, tuple(numbers), into)
-
-
-def _joined(vector: Vector, labels: Sequence[Labels], into: Ints) -> Vector:
-    shape = (len(labels), vector.present.shape[1])
-    values, present = np.zeros(shape), np.zeros(shape, bool)
-    rows, steps = np.nonzero(vector.present)
-    values[into[rows], steps] = vector.values[rows, steps]
-    present[into[rows], steps] = True
-    histograms = None
-    if vector.histograms is not None:
-        histograms = np.full(shape, None, object)
-        histograms[into[rows], steps] = vector.histograms[rows, steps]
-    first = np.unique(into, return_index=True)[1]
-    return Vector(labels, values, present, histograms, vector.drop_name[first])
 
 
 # Not per series: two that become one are seen only where both are.
