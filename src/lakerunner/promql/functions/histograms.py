@@ -251,7 +251,7 @@ HISTOGRAMS: tuple[Function, ...] = (
     Function("histogram_quantile", (Kind.SCALAR, Kind.VECTOR), Kind.VECTOR, _histogram_quantile, per_series=False),
     Function(
         "histogram_quantiles",
-        (Kind.VECTOR, Kind.STRING, Kind.SCALAR, Kind.SCALAR),
+        (Kind.VECTOR, Kind.STRING, *[Kind.SCALAR] * 10),
         Kind.VECTOR,
         _histogram_quantiles,
         optional=9,
