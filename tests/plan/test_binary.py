@@ -176,7 +176,7 @@ def test_several_on_the_many_side() -> None:
     one = vector([(named("r", i="a"), [10.0])])
     with pytest.raises(UserError, match=r"^multiple matches for labels: many-to-one matching must be explicit \(gr"):
         done(">", at_once, one, on("i"))
-    with pytest.raises(UserError, match="^multiple matches for labels: grouping labels must ensure unique matches$"):
+    with pytest.raises(UserError, match=r"^multiple matches for labels: grouping labels must ensure unique matches$"):
         done("+", at_once, one, on("i", card="many-to-one", include=("x",)))
 
 
@@ -189,7 +189,7 @@ def test_results_of_two_groups_with_the_same_labels() -> None:
     two = vector([(named("l", i="a"), [5.0, 5.0]), (named("m", i="a"), [5.0, 5.0])])
     assert floats(done("+", one, two, on("__name__", card="many-to-one"))[0]) == {A: [6, 8]}
     twice = vector([(named("l", i="a"), [1.0, None]), (named("m", i="a"), [2.0, 3.0])])
-    with pytest.raises(UserError, match="^vector cannot contain metrics with the same labelset$"):
+    with pytest.raises(UserError, match=r"^vector cannot contain metrics with the same labelset$"):
         done("+", twice, two, on("__name__", card="many-to-one"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 
@@ -17,13 +18,16 @@ from lakerunner.plan.vectors.histogram_text import histogram_text
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import String, Vector
 
+_STRAY = re.compile("[\udc80-\udcff]")  # bytes that are no characters, as a string of the query may have them
+
 
 def _evaluate(node: Aggregate, vector: Vector, parameter: Parameter, _notes: Notes) -> Vector:
     if not isinstance(parameter, String):
         raise TypeError(f"the label of count_values is {parameter}")
     label = parameter.value
-    if not label:
-        raise UserError(f"invalid label name {json.dumps(label)}")
+    if not label or _STRAY.search(label):
+        shown = _STRAY.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", json.dumps(label, ensure_ascii=False))
+        raise UserError(f"invalid label name {shown}")
     if node.without:
         groups = grouped(vector.labels, (*node.grouping, label), True)
     else:

@@ -25,9 +25,9 @@ def counts(present: Bools, of: Ints, groups: int) -> Floats:
 def sums(values: Floats, present: Bools, of: Ints, groups: int) -> tuple[Floats, Floats, Floats]:
     """The sum, what rounding took from it (Neumaier), and how many samples there are."""
     shape = (groups, values.shape[1])
-    total, lost, count = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    _sums(np.ascontiguousarray(values), np.ascontiguousarray(present), of, total, lost, count)
-    return total, lost, count
+    total, lost = np.zeros(shape), np.zeros(shape)
+    _sums(np.ascontiguousarray(values), np.ascontiguousarray(present), of, total, lost)
+    return total, lost, counts(present, of, groups)
 
 
 def means(values: Floats, present: Bools, of: Ints, groups: int) -> Floats:
@@ -40,10 +40,10 @@ def means(values: Floats, present: Bools, of: Ints, groups: int) -> Floats:
 
 def extremes(values: Floats, present: Bools, of: Ints, groups: int, *, largest: bool) -> tuple[Floats, Bools]:
     """The largest or least value, NaN only where there is nothing else; and where there is one."""
-    shape = (groups, values.shape[1])
-    found, there = np.zeros(shape), np.zeros(shape, bool)
-    _extremes(np.ascontiguousarray(values), np.ascontiguousarray(present), of, largest, found, there)
-    return found, there
+    found = np.full((groups, values.shape[1]), np.nan)
+    kernel = _maxima if largest else _minima
+    kernel(np.ascontiguousarray(values), np.ascontiguousarray(present), of, found)
+    return found, counts(present, of, groups) > 0
 
 
 def variances(values: Floats, present: Bools, of: Ints, groups: int) -> tuple[Floats, Floats]:
@@ -64,11 +64,11 @@ def _counts(present: Any, of: Any, found: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sums(values: Any, present: Any, of: Any, total: Any, lost: Any, count: Any) -> None:
-    # Without branches inside, so that it becomes vector instructions.
+def _sums(values: Any, present: Any, of: Any, total: Any, lost: Any) -> None:
+    # Without branches inside and with few arrays at once, so that it becomes vector instructions.
     for row in range(values.shape[0]):
         group = of[row]
-        sum_, less, many, own, there = total[group], lost[group], count[group], values[row], present[row]
+        sum_, less, own, there = total[group], lost[group], values[row], present[row]
         for step in range(values.shape[1]):
             before, value = sum_[step], own[step]
             after = before + value
@@ -79,7 +79,6 @@ def _sums(values: Any, present: Any, of: Any, total: Any, lost: Any, count: Any)
             error = 0.0 if abs(after) == np.inf else error
             sum_[step] = after if there[step] else before
             less[step] = error if there[step] else less[step]
-            many[step] += 1.0 if there[step] else 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -130,16 +129,23 @@ def _means(values: Any, present: Any, of: Any, mean: Any, lost: Any, count: Any)
 
 
 @njit(cache=True, nogil=True)
-def _extremes(values: Any, present: Any, of: Any, largest: Any, found: Any, seen: Any) -> None:
+def _maxima(values: Any, present: Any, of: Any, found: Any) -> None:
     for row in range(values.shape[0]):
-        group = of[row]
-        best, known, own, there = found[group], seen[group], values[row], present[row]
+        best, own, there = found[of[row]], values[row], present[row]
         for step in range(values.shape[1]):
             value, so_far = own[step], best[step]
-            beyond = so_far < value if largest else so_far > value
-            taken = there[step] and (beyond or so_far != so_far or not known[step])
+            taken = there[step] & ((so_far < value) | (so_far != so_far))
             best[step] = value if taken else so_far
-            known[step] = known[step] or there[step]
+
+
+@njit(cache=True, nogil=True)
+def _minima(values: Any, present: Any, of: Any, found: Any) -> None:
+    for row in range(values.shape[0]):
+        best, own, there = found[of[row]], values[row], present[row]
+        for step in range(values.shape[1]):
+            value, so_far = own[step], best[step]
+            taken = there[step] & ((so_far > value) | (so_far != so_far))
+            best[step] = value if taken else so_far
 
 
 @njit(cache=True, nogil=True)

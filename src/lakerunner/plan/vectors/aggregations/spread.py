@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
 
 from lakerunner.plan.vectors.aggregations.aggregation import (
     Aggregation,
@@ -15,9 +12,9 @@ from lakerunner.plan.vectors.aggregations.aggregation import (
     groups_of,
     names_dropped,
 )
-from lakerunner.plan.vectors.aggregations.kernels import variances
+from lakerunner.plan.vectors.aggregations.kernels import counts, variances
 from lakerunner.plan.vectors.aggregations.parameters import checked_quantile
-from lakerunner.plan.vectors.arrays import Bools, Floats
+from lakerunner.plan.vectors.arrays import Bools, Floats, Ints
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.grouping import Groups
 from lakerunner.plan.vectors.notes import Notes
@@ -38,53 +35,39 @@ def _quantile(node: Aggregate, vector: Vector, parameter: Parameter, notes: Note
     groups = groups_of(node, vector)
     floats = floats_alone(node, vector, notes)
     order = np.argsort(groups.of, kind="stable")
-    starts = np.searchsorted(groups.of[order], np.arange(len(groups) + 1))
+    members = np.split(order, np.searchsorted(groups.of[order], np.arange(1, len(groups))))
     values = np.zeros((len(groups), vector.values.shape[1]))
-    present = np.zeros(values.shape, bool)
-    _quantiles(
-        np.ascontiguousarray(vector.values), np.ascontiguousarray(floats), order, starts, quantile, values, present
-    )
-    return _vector(vector, floats, groups, values, present)
+    for group, rows in enumerate(members if len(groups) else []):
+        values[group] = _quantiles(vector.values[rows], floats[rows], quantile)
+    return _vector(vector, floats, groups, values, counts(floats, groups.of, len(groups)) > 0)
+
+
+def _quantiles(values: Floats, present: Bools, quantile: Floats) -> Floats:
+    """Of each column. NaN is less than any other value."""
+    nans = (present & np.isnan(values)).sum(axis=0)
+    many = present.sum(axis=0)
+    ascending = np.sort(np.where(present, values, np.nan).T, axis=1)  # NaN and what is not there at the end
+    rank = np.clip(quantile, 0.0, 1.0) * np.maximum(many - 1.0, 0.0)
+    lower = np.floor(np.where(np.isnan(rank), 0.0, rank))
+    weight = rank - lower
+    below = lower.astype(np.int64)
+    above = np.minimum(np.maximum(many - 1, 0), below + 1)
+    low, high = (_at(ascending, place - nans) for place in (below, above))
+    with np.errstate(invalid="ignore"):
+        found = low * (1.0 - weight) + high * weight
+    found = np.where(quantile > 1, np.inf, np.where(quantile < 0, -np.inf, found))
+    return np.where(np.isnan(quantile), np.nan, found)
+
+
+def _at(ascending: Floats, place: Ints) -> Floats:
+    """The value of each row at its place; NaN stands before the first."""
+    found = ascending[np.arange(len(ascending)), np.maximum(place, 0)]
+    return np.where(place < 0, np.nan, found)
 
 
 def _vector(vector: Vector, floats: Bools, groups: Groups, values: Floats, present: Bools) -> Vector:
     dropped = names_dropped(dropping(vector, floats, groups), present)
     return Vector(groups.labels, values, present, drop_name=dropped)
-
-
-@njit(cache=True, nogil=True)
-def _quantiles(values: Any, present: Any, order: Any, starts: Any, quantile: Any, found: Any, there: Any) -> None:
-    """The values of a group stand at order[starts[group]:starts[group + 1]]. NaN is less than any other."""
-    gathered = np.empty(len(order))
-    for group in range(len(starts) - 1):
-        for step in range(values.shape[1]):
-            many = 0
-            nans = 0
-            for place in range(starts[group], starts[group + 1]):
-                row = order[place]
-                if present[row, step]:
-                    gathered[many] = values[row, step]
-                    nans += 1 if np.isnan(gathered[many]) else 0
-                    many += 1
-            if many == 0:
-                continue
-            there[group, step] = True
-            wanted = quantile[step]
-            if np.isnan(wanted):
-                found[group, step] = np.nan
-            elif wanted < 0:
-                found[group, step] = -np.inf
-            elif wanted > 1:
-                found[group, step] = np.inf
-            else:
-                gathered[:many].sort()  # NaN at the end
-                rank = wanted * (many - 1.0)
-                lower = np.floor(rank)
-                weight = rank - lower
-                below, above = int(lower), min(many - 1, int(lower) + 1)
-                low = np.nan if below < nans else gathered[below - nans]
-                high = np.nan if above < nans else gathered[above - nans]
-                found[group, step] = low * (1.0 - weight) + high * weight
 
 
 STDDEV = Aggregation("stddev", _deviation)
