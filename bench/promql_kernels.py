@@ -91,7 +91,9 @@ def main() -> None:
     counters, gauges = made(given.series, given.samples)
     span = EVERY * given.samples
     steps = Steps(OPENING + span // given.steps, OPENING + span, span // given.steps)
-    print(f"{given.series} series x {len(steps)} steps of {steps.step} ms, range {RANGE} ms, {len(counters.times)} samples")
+    print(
+        f"{given.series} series x {len(steps)} steps of {steps.step} ms, range {RANGE} ms, {len(counters.times)} samples"
+    )
     first, last = windows(counters, steps.times, RANGE)
     print(f"windows {best(lambda: windows(counters, steps.times, RANGE)) * 1e3:8.1f} ms")
     print(f"{'':20} {'kernel':>10} {'plain':>12} {'ratio':>8}")
