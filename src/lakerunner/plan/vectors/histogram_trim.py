@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakerunner.plan.vectors.exponential import log2
 from lakerunner.plan.vectors.histogram import (
     Bucket,
     Buckets,
@@ -22,6 +21,7 @@ from lakerunner.plan.vectors.histogram import (
     positive_buckets,
     zero_bucket,
 )
+from lakerunner.plan.vectors.histogram_quantile import fraction_below
 
 Kept = tuple[float, float]  # the count, and the value that stands for each of the observations counted
 
@@ -34,21 +34,6 @@ def trimmed_upper(histogram: Histogram, bound: float) -> Histogram:
 def trimmed_lower(histogram: Histogram, bound: float) -> Histogram:
     """`>/`: what is below the bound is taken away."""
     return _trimmed(histogram, _Cut(bound, keeps_below=False, linear=histogram.is_custom))
-
-
-def fraction_below(bucket: Bucket, value: float, linear: bool) -> float:
-    """The part of a bucket's width, from 0 to 1, up to a value inside it. The bucket's bounds are finite."""
-    if linear:
-        return _quotient(value - bucket.lower, bucket.upper - bucket.lower)
-    lower, upper, here = log2(abs(bucket.lower)), log2(abs(bucket.upper)), log2(abs(value))
-    if value > 0:
-        return _quotient(here - lower, upper - lower)
-    return 1 - _quotient(here - upper, lower - upper)
-
-
-def _quotient(dividend: float, divisor: float) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.float64(dividend) / np.float64(divisor))
 
 
 @dataclass(frozen=True)
@@ -68,7 +53,7 @@ class _Cut:
             return 0.0, 0.0
         if math.isinf(bucket.lower) or math.isinf(bucket.upper):
             return self._of_open_bucket(bucket)
-        below = bucket.count * fraction_below(bucket, self.bound, self.linear)
+        below = bucket.count * fraction_below(bucket.lower, bucket.upper, self.bound, self.linear)
         if self.keeps_below:
             return below, self._middle(bucket.lower, self.bound, positive)
         return bucket.count - below, self._middle(self.bound, bucket.upper, positive)
