@@ -2,8 +2,8 @@
 
     plain    one numpy expression for each window of each series, over a hundredth of the series, times a hundred
 
-Samples are counters (rate, increase) or gauges (the others) every 15 s, with a reset in 5,000. The best of three turns
-counts, of one thread.
+Samples are counters (rate, increase) or gauges (the others) every 15 s, with a reset in 5,000. CPU time of one thread,
+the best of three turns.
 
     python bench/promql_kernels.py [--series 3500] [--steps 720] [--samples 2880]
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from lakerunner.plan.vectors.arrays import Floats, Ints
 from lakerunner.plan.vectors.expression import Call, Range, Selector
 from lakerunner.plan.vectors.function import Called
 from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.values import Samples, Scalar, Steps, Windows
+from lakerunner.plan.vectors.values import Samples, Scalar, Steps, Value, Windows
 from lakerunner.plan.vectors.windows import windows
 from lakerunner.promql.functions import FUNCTIONS
 
@@ -33,9 +34,15 @@ class _Evaluation:
         self.notes = Notes()
 
 
-def _rate(times: Ints, values: Floats, start: int, end: int) -> float:
-    if len(values) < 2:
-        return 0.0
+class Window(NamedTuple):
+    times: Ints
+    values: Floats
+    start: int
+    end: int
+
+
+def _rate(of: Window) -> float:
+    times, values, start, end = of
     falls = np.flatnonzero(values[1:] < values[:-1])
     increase = values[-1] - values[0] + values[falls].sum()
     covered = times[-1] - times[0]
@@ -43,20 +50,20 @@ def _rate(times: Ints, values: Floats, start: int, end: int) -> float:
     return float(increase * (covered + before + after) / covered / (end - start) * 1000)
 
 
-PLAIN: dict[str, Callable[[Ints, Floats, int, int], float]] = {
+PLAIN: dict[str, Callable[[Window], float]] = {
     "rate": _rate,
-    "delta": lambda times, values, start, end: float(values[-1] - values[0]),
-    "irate": lambda times, values, start, end: float((values[-1] - values[-2]) / (times[-1] - times[-2]) * 1000),
-    "resets": lambda times, values, start, end: float((values[1:] < values[:-1]).sum()),
-    "sum_over_time": lambda times, values, start, end: float(values.sum()),
-    "avg_over_time": lambda times, values, start, end: float(values.mean()),
-    "min_over_time": lambda times, values, start, end: float(values.min()),
-    "max_over_time": lambda times, values, start, end: float(values.max()),
-    "count_over_time": lambda times, values, start, end: float(len(values)),
-    "last_over_time": lambda times, values, start, end: float(values[-1]),
-    "stddev_over_time": lambda times, values, start, end: float(values.std()),
-    "quantile_over_time": lambda times, values, start, end: float(np.quantile(values, 0.9)),
-    "deriv": lambda times, values, start, end: float(np.polyfit(times - start, values, 1)[0]),
+    "delta": lambda of: float(of.values[-1] - of.values[0]),
+    "irate": lambda of: float((of.values[-1] - of.values[-2]) / (of.times[-1] - of.times[-2]) * 1000),
+    "resets": lambda of: float((of.values[1:] < of.values[:-1]).sum()),
+    "sum_over_time": lambda of: float(of.values.sum()),
+    "avg_over_time": lambda of: float(of.values.mean()),
+    "min_over_time": lambda of: float(of.values.min()),
+    "max_over_time": lambda of: float(of.values.max()),
+    "count_over_time": lambda of: float(len(of.values)),
+    "last_over_time": lambda of: float(of.values[-1]),
+    "stddev_over_time": lambda of: float(of.values.std()),
+    "quantile_over_time": lambda of: float(np.quantile(of.values, 0.9)),
+    "deriv": lambda of: float(np.polyfit(of.times - of.start, of.values, 1)[0]),
 }
 
 
@@ -74,12 +81,34 @@ def made(series: int, count: int) -> tuple[Samples, Samples]:
 
 
 def best(work: Callable[[], object]) -> float:
+    """CPU seconds, the first turn apart: it may compile."""
+    work()
     taken = []
     for _ in range(TURNS):
         began = time.thread_time()
         work()
         taken.append(time.thread_time() - began)
     return min(taken)
+
+
+def by_function(name: str, given: Windows, steps: Steps) -> float:
+    arguments: tuple[Value, ...] = (given,)
+    if name == "quantile_over_time":
+        arguments = (Scalar(np.full(len(steps), 0.9)), given)
+    called = Called(Call(name, (given.expression,)), arguments, steps, _Evaluation())  # type: ignore[arg-type]
+    return best(lambda: FUNCTIONS[name].evaluate(called))
+
+
+def by_window(plain: Callable[[Window], float], given: Windows) -> float:
+    """Of all series, judged by one in PART."""
+    rows = range(0, len(given.samples), PART)
+    began = time.thread_time()
+    for row in rows:
+        for step, end in enumerate(given.ends.tolist()):
+            inside = slice(given.first[row, step], given.last[row, step])
+            if inside.stop - inside.start > 1:
+                plain(Window(given.samples.times[inside], given.samples.values[inside], end - RANGE, end))
+    return (time.thread_time() - began) * len(given.samples) / len(rows)
 
 
 def main() -> None:
@@ -91,28 +120,14 @@ def main() -> None:
     counters, gauges = made(given.series, given.samples)
     span = EVERY * given.samples
     steps = Steps(OPENING + span // given.steps, OPENING + span, span // given.steps)
-    print(
-        f"{given.series} series x {len(steps)} steps of {steps.step} ms, range {RANGE} ms, {len(counters.times)} samples"
-    )
+    print(f"{given.series} series x {len(steps)} steps of {steps.step} ms, {len(counters.times)} samples")
     first, last = windows(counters, steps.times, RANGE)
-    print(f"windows {best(lambda: windows(counters, steps.times, RANGE)) * 1e3:8.1f} ms")
+    print(f"windows of {RANGE} ms: {best(lambda: windows(counters, steps.times, RANGE)) * 1e3:.1f} ms")
     print(f"{'':20} {'kernel':>10} {'plain':>12} {'ratio':>8}")
-    expression = Range(Selector(()), RANGE)
     for name, plain in PLAIN.items():
         samples = counters if name in ("rate", "irate", "resets") else gauges
-        argument = Windows(samples, first, last, steps.times, RANGE, 300_000, expression)
-        arguments = (Scalar(np.full(len(steps), 0.9)), argument) if name == "quantile_over_time" else (argument,)
-        called = Called(Call(name, (expression,)), arguments, steps, _Evaluation())  # type: ignore[arg-type]
-        function = FUNCTIONS[name].evaluate
-        function(called)
-        kernel = best(lambda: function(called))  # noqa: B023
-        began = time.thread_time()
-        for row in range(0, given.series, PART):
-            for step, end in enumerate(steps.times.tolist()):
-                a, b = first[row, step], last[row, step]
-                if b - a > 1:
-                    plain(samples.times[a:b], samples.values[a:b], end - RANGE, end)
-        slow = (time.thread_time() - began) * given.series / len(range(0, given.series, PART))
+        range_vector = Windows(samples, first, last, steps.times, RANGE, RANGE, Range(Selector(()), RANGE))
+        kernel, slow = by_function(name, range_vector, steps), by_window(plain, range_vector)
         print(f"{name:20} {kernel * 1e3:7.1f} ms {slow * 1e3:9.0f} ms {slow / kernel:7.0f}x")
 
 

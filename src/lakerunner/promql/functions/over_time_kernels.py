@@ -14,8 +14,14 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def plus(number: Any, total: Any, lost: Any) -> Any:
-    """One more number in a sum that keeps what rounding took from it (Neumaier). An infinite sum has lost nothing."""
+    """One more number in a sum that keeps what rounding took from it. An infinite sum has lost nothing.
+
+    Prometheus asks which of the two is the larger (Neumaier), which no processor can foretell. What rounding takes is a
+    float, and far from the largest ones Knuth's way finds the same one without asking."""
     grown = total + number
+    if abs(grown) < 1e307:
+        taken = grown - total
+        return grown, lost + ((total - (grown - taken)) + (number - taken))
     if np.isinf(grown):
         return grown, 0.0
     if abs(total) >= abs(number):
@@ -89,32 +95,40 @@ def extremes(table: Any, sign: Any, latest: Any, as_time: Any, values: Any) -> N
     """The largest number (`sign` 1) or the smallest (-1), or the time of it in seconds. Of equal ones the first counts,
     or the `latest`; NaN only where there is nothing else.
 
-    A queue holds the places of those numbers that no later one of the window is beyond: its head is the answer, and
-    each sample is looked at once however much windows overlap."""
+    A window is cut in two at `middle`: in front of it the best from each place up to the middle is known, behind it the
+    best of all. When the window has left the front, its back becomes the front. So each sample is looked at twice,
+    however much windows overlap."""
     times, numbers, _, first, last, _ = table
-    queue = np.empty(_longest(first, last), np.int64)
+    front = np.empty(_longest(first, last), np.int64)
     for series in range(first.shape[0]):
-        head = tail = seen = 0
+        middle = seen = best = -1
         for step in range(first.shape[1]):
             a, b = first[series, step], last[series, step]
             if b <= a:
                 continue
-            for at in range(max(seen, a), b):
-                number = sign * numbers[at]
-                if np.isnan(number):
-                    continue
-                while tail > head:
-                    behind = sign * numbers[queue[tail - 1]]
-                    if behind > number or (behind == number and not latest):
-                        break
-                    tail -= 1
-                queue[tail] = at
-                tail += 1
+            base = first[series, 0]
+            if a >= middle:
+                place = b - 1
+                for at in range(b - 1, a - 1, -1):
+                    place = _of_two(numbers, sign, latest, at, place)
+                    front[at - base] = place
+                middle = b
+                best = -1
+            else:
+                for at in range(seen, b):
+                    best = at if best < 0 else _of_two(numbers, sign, latest, best, at)
             seen = b
-            while head < tail and queue[head] < a:
-                head += 1
-            place = queue[head] if head < tail else b - 1
+            place = front[a - base]
+            if best >= 0:
+                place = _of_two(numbers, sign, latest, place, best)
             values[series, step] = times[place] / 1000 if as_time else numbers[place]
+
+
+@njit(cache=True, nogil=True)
+def _of_two(numbers: Any, sign: Any, latest: Any, early: Any, late: Any) -> Any:
+    """The place of the one that counts."""
+    one, other = sign * numbers[early], sign * numbers[late]
+    return late if (other > one) | (latest & (other == one)) | np.isnan(one) else early
 
 
 @njit(cache=True, nogil=True)
