@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
-from lakerunner.plan.vectors.aggregations import AGGREGATIONS, SPLITS, NotSplit, aggregate
-from lakerunner.plan.vectors.aggregations.label_hash import label_hashes
-from lakerunner.plan.vectors.aggregations.parameters import general_text, plain_text
+from lakerunner.plan.aggregations import AGGREGATIONS, SPLITS, NotSplit, aggregate
+from lakerunner.plan.aggregations.label_hash import label_hashes
+from lakerunner.plan.aggregations.parameters import general_text, plain_text
 from lakerunner.plan.vectors.expression import Aggregate, Number, Selector, Span
 from lakerunner.plan.vectors.grouping import grouped
 from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Histogram, ResetHint

@@ -14,7 +14,7 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import without_name
-from lakerunner.plan.vectors.aggregations import aggregate
+from lakerunner.plan.aggregations import aggregate
 from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.plan.vectors.binary import binary, negated
 from lakerunner.plan.vectors.expression import (

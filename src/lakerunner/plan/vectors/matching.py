@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, is_plain_label, labels_of, value_of, without_name
-from lakerunner.plan.vectors.aggregations.kernels import counts
+from lakerunner.plan.aggregations.kernels import counts
 from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.plan.vectors.expression import Matching
 from lakerunner.plan.vectors.grouping import grouped

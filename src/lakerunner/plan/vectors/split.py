@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from lakerunner.plan.vectors.aggregations import SPLITS
+from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.vectors.evaluate import kind_of, subquery_steps
 from lakerunner.plan.vectors.expression import (
     Aggregate,

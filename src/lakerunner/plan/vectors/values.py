@@ -142,7 +142,7 @@ Value = Vector | Scalar | String | Windows
 @dataclass(frozen=True)
 class Partial:
     """What one part of the series gives to an aggregation: named arrays [groups, steps] for each group, and named
-    arrays of histograms. The aggregation that made it folds it (plan/vectors/aggregations)."""
+    arrays of histograms. The aggregation that made it folds it (plan/aggregations)."""
 
     labels: Sequence[Labels]
     arrays: Mapping[str, Floats]

@@ -9,8 +9,8 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of
-from lakerunner.plan.vectors.aggregations.aggregation import Aggregation, Parameter, histograms_in
-from lakerunner.plan.vectors.aggregations.parameters import plain_text
+from lakerunner.plan.aggregations.aggregation import Aggregation, Parameter, histograms_in
+from lakerunner.plan.aggregations.parameters import plain_text
 from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.grouping import grouped

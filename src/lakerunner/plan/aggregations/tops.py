@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from lakerunner.plan.vectors.aggregations.aggregation import Aggregation, Parameter, groups_of, histograms_in
-from lakerunner.plan.vectors.aggregations.parameters import checked_count
-from lakerunner.plan.vectors.aggregations.split import NotSplit, Split
+from lakerunner.plan.aggregations.aggregation import Aggregation, Parameter, groups_of, histograms_in
+from lakerunner.plan.aggregations.parameters import checked_count
+from lakerunner.plan.aggregations.split import NotSplit, Split
 from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.plan.vectors.expression import Aggregate, Number, bare
 from lakerunner.plan.vectors.notes import Notes

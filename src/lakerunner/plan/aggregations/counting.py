@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lakerunner.plan.vectors.aggregations.aggregation import (
+from lakerunner.plan.aggregations.aggregation import (
     Aggregation,
     Parameter,
     dropping,
     groups_of,
     names_dropped,
 )
-from lakerunner.plan.vectors.aggregations.kernels import counts
-from lakerunner.plan.vectors.aggregations.split import Split, arrays_of, together
+from lakerunner.plan.aggregations.kernels import counts
+from lakerunner.plan.aggregations.split import Split, arrays_of, together
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Partial, Vector

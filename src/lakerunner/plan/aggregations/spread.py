@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.plan.vectors.aggregations.aggregation import (
+from lakerunner.plan.aggregations.aggregation import (
     Aggregation,
     Parameter,
     dropping,
@@ -12,8 +12,8 @@ from lakerunner.plan.vectors.aggregations.aggregation import (
     groups_of,
     names_dropped,
 )
-from lakerunner.plan.vectors.aggregations.kernels import counts, variances
-from lakerunner.plan.vectors.aggregations.parameters import checked_quantile
+from lakerunner.plan.aggregations.kernels import counts, variances
+from lakerunner.plan.aggregations.parameters import checked_quantile
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.grouping import Groups

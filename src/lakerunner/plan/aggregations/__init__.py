@@ -5,7 +5,7 @@ Prometheus', to the bit where the order of series says what the bits are; an agg
 same over parts of the series (split.py).
 """
 
-from lakerunner.plan.vectors.aggregations.split import NotSplit, Split
-from lakerunner.plan.vectors.aggregations.table import AGGREGATIONS, SPLITS, aggregate
+from lakerunner.plan.aggregations.split import NotSplit, Split
+from lakerunner.plan.aggregations.table import AGGREGATIONS, SPLITS, aggregate
 
 __all__ = ["AGGREGATIONS", "SPLITS", "NotSplit", "Split", "aggregate"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakerunner.plan.vectors.aggregations.aggregation import Aggregation, Parameter
-from lakerunner.plan.vectors.aggregations.count_values import COUNT_VALUES
-from lakerunner.plan.vectors.aggregations.counting import COUNT, GROUP
-from lakerunner.plan.vectors.aggregations.extremes import MAX, MIN
-from lakerunner.plan.vectors.aggregations.limits import LIMIT_RATIO, LIMITK
-from lakerunner.plan.vectors.aggregations.split import Split
-from lakerunner.plan.vectors.aggregations.spread import QUANTILE, STDDEV, STDVAR
-from lakerunner.plan.vectors.aggregations.sums import AVG, SUM
-from lakerunner.plan.vectors.aggregations.tops import BOTTOMK, TOPK
+from lakerunner.plan.aggregations.aggregation import Aggregation, Parameter
+from lakerunner.plan.aggregations.count_values import COUNT_VALUES
+from lakerunner.plan.aggregations.counting import COUNT, GROUP
+from lakerunner.plan.aggregations.extremes import MAX, MIN
+from lakerunner.plan.aggregations.limits import LIMIT_RATIO, LIMITK
+from lakerunner.plan.aggregations.split import Split
+from lakerunner.plan.aggregations.spread import QUANTILE, STDDEV, STDVAR
+from lakerunner.plan.aggregations.sums import AVG, SUM
+from lakerunner.plan.aggregations.tops import BOTTOMK, TOPK
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Vector

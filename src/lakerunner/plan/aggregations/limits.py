@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from lakerunner.plan.vectors.aggregations.aggregation import Aggregation, Parameter, groups_of
-from lakerunner.plan.vectors.aggregations.label_hash import label_hashes
-from lakerunner.plan.vectors.aggregations.parameters import checked_count, checked_ratio
+from lakerunner.plan.aggregations.aggregation import Aggregation, Parameter, groups_of
+from lakerunner.plan.aggregations.label_hash import label_hashes
+from lakerunner.plan.aggregations.parameters import checked_count, checked_ratio
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Vector

@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.aggregations.aggregation import Parameter
+from lakerunner.plan.aggregations.aggregation import Parameter
 from lakerunner.plan.vectors.arrays import Floats, Ints
 from lakerunner.plan.vectors.expression import NOWHERE, Aggregate, Span
 from lakerunner.plan.vectors.notes import Notes

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lakerunner.plan.vectors.aggregations.aggregation import (
+from lakerunner.plan.aggregations.aggregation import (
     Aggregation,
     Parameter,
     dropping,
@@ -22,9 +22,9 @@ from lakerunner.plan.vectors.aggregations.aggregation import (
     histograms_in,
     names_dropped,
 )
-from lakerunner.plan.vectors.aggregations.histogram_sums import FLAGS, HistogramTotals, finished, histogram_totals
-from lakerunner.plan.vectors.aggregations.kernels import counts, means, sums
-from lakerunner.plan.vectors.aggregations.split import ORDERED, NotSplit, Split, Together, arrays_of, together
+from lakerunner.plan.aggregations.histogram_sums import FLAGS, HistogramTotals, finished, histogram_totals
+from lakerunner.plan.aggregations.kernels import counts, means, sums
+from lakerunner.plan.aggregations.split import ORDERED, NotSplit, Split, Together, arrays_of, together
 from lakerunner.plan.vectors.arrays import Bools, Floats, filled
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.grouping import Groups

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lakerunner.plan.vectors.aggregations.aggregation import (
+from lakerunner.plan.aggregations.aggregation import (
     Aggregation,
     Parameter,
     dropping,
@@ -17,8 +17,8 @@ from lakerunner.plan.vectors.aggregations.aggregation import (
     groups_of,
     names_dropped,
 )
-from lakerunner.plan.vectors.aggregations.kernels import extremes
-from lakerunner.plan.vectors.aggregations.split import Split, arrays_of, together
+from lakerunner.plan.aggregations.kernels import extremes
+from lakerunner.plan.aggregations.split import Split, arrays_of, together
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Partial, Vector

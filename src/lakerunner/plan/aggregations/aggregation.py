@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakerunner.plan.vectors.aggregations.kernels import counts
-from lakerunner.plan.vectors.aggregations.split import Split
+from lakerunner.plan.aggregations.kernels import counts
+from lakerunner.plan.aggregations.split import Split
 from lakerunner.plan.vectors.arrays import Bools, Floats, filled
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.grouping import Groups, grouped
