@@ -16,6 +16,7 @@ from lakerunner.plan.vectors.evaluate import evaluate, in_order, kind_of
 from lakerunner.plan.vectors.expression import Kind
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.ranges import windowed
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
@@ -76,13 +77,12 @@ def _points(vector: Vector, row: int, times: list[int]) -> list[tuple[int, float
 
 
 def _window(windows: Windows) -> list[tuple[Labels, list[tuple[int, float | Histogram]]]]:
-    """Of the one step there is; a series without a sample in it is none."""
-    found = []
-    for row, labels in enumerate(windows.samples.labels):
-        places = range(int(windows.first[row, 0]), int(windows.last[row, 0]))
-        if len(places):
-            found.append((labels, [_sample(windows.samples, place) for place in places]))
-    return sorted(found)
+    """Of the one step there is."""
+    samples = windowed(windows)
+    return [
+        (labels, [_sample(samples, place) for place in range(*samples.offsets[row : row + 2].tolist())])
+        for row, labels in enumerate(samples.labels)
+    ]
 
 
 def _sample(samples: Samples, place: int) -> tuple[int, float | Histogram]:

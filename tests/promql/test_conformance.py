@@ -1,5 +1,5 @@
-"""The scripts of ../shared/conformance/promql and our own, through the engine: every case passes, or the ledger says why
-not."""
+"""The scripts of ../shared/conformance/promql and our own, through the engine: every case passes, or the ledger says
+why not."""
 
 from __future__ import annotations
 
