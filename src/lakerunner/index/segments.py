@@ -141,12 +141,13 @@ def _values(segment: Segment) -> dict[str, Any]:
         "column_set": _column_set_id(segment.columns),
         "statistics": json.dumps(dict(segment.statistics), allow_nan=False),
         "fingerprints": list(segment.fingerprints),
+        "ingested": segment.ingested,
     }
 
 
 def _segment(row: tuple[Any, ...], sets: Mapping[int, tuple[Column, ...]]) -> Segment:
     (id_, organization, collector, signal, start_ns, end_ns, rows, size, sort_version) = row[:9]
-    (frequency_ms, level, statistics, fingerprints, column_set) = row[9:]
+    (frequency_ms, level, statistics, fingerprints, ingested, column_set) = row[9:]
     return Segment(
         id=id_,
         organization=organization,
@@ -161,6 +162,7 @@ def _segment(row: tuple[Any, ...], sets: Mapping[int, tuple[Column, ...]]) -> Se
         level=level,
         statistics=statistics,
         fingerprints=tuple(fingerprints),
+        ingested=ingested,
     )
 
 

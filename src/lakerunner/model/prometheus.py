@@ -49,6 +49,7 @@ _DIGITS = tuple("0123456789")
 
 # The metric_type of a metadata entry of remote-write 1.0, which is a row but no point of a series.
 METADATA_ENTRY = "metadata"
+SERIES_TABLE = "series.parquet"  # the side file of a metrics segment that lists its series
 JOB, INSTANCE = "job", "instance"
 SERVICE_NAME, SERVICE_NAMESPACE, SERVICE_INSTANCE = "service.name", "service.namespace", "service.instance.id"
 
@@ -106,6 +107,12 @@ def escaped_labels(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
         escaped = escaped_label_name(name)
         found[escaped] = f"{found[escaped]};{value}" if escaped in found else value
     return found
+
+
+def unit_name(unit: str) -> str:
+    """The unit in words, as metadata have it."""
+    main, per = map(_escaped_unit, _unit_words(unit))
+    return "_".join(filter(None, [main.removesuffix("_"), "" if per == "per_" else per.removesuffix("_")]))
 
 
 def _endings(unit: str, metric_type: str, *, monotonic: bool) -> list[str]:

@@ -29,7 +29,9 @@ class Column:
 @dataclass(frozen=True)
 class Segment:
     """`frequency_ms` is 0 for raw rows, else the rollup window. `level` counts compactions.
-    `fingerprints` prune (model/fingerprint.py); `statistics` inform (docs/formats/index.md)."""
+    `fingerprints` prune (model/fingerprint.py); `statistics` inform (docs/formats/index.md). `ingested` is its place in
+    the order in which the index took segments in, which says whose samples count; 0: the index has yet to give it
+    one."""
 
     id: UUID
     organization: UUID
@@ -44,6 +46,7 @@ class Segment:
     level: int = 0
     statistics: Mapping[str, Any] = field(default_factory=dict)
     fingerprints: tuple[int, ...] = ()
+    ingested: int = 0
 
     def __post_init__(self) -> None:
         checked_name("collector", self.collector)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
@@ -38,7 +39,7 @@ from lakerunner.pipeline.steps.order import split_and_sort
 from lakerunner.pipeline.steps.pattern import add_fingerprint
 from lakerunner.pipeline.steps.points import place_numbers, time_points
 from lakerunner.pipeline.steps.series import identify_series
-from lakerunner.pipeline.steps.series_table import SERIES_TABLE, table_of_series
+from lakerunner.pipeline.steps.series_table import table_of_series
 from lakerunner.pipeline.steps.service import name_service
 from lakerunner.pipeline.steps.severity import reconcile_severity
 from lakerunner.pipeline.steps.spans import set_span_times

@@ -15,7 +15,7 @@ import logging
 import mmap
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -118,6 +118,20 @@ class SegmentCache:
         with self._files.holding() as held:
             holding = _Holding(scan, self._files, self._read, held, self._max_bytes)
             yield holding.of(list(segments))
+
+    @contextmanager
+    def hold_beside(self, segments: Iterable[Segment], name: str) -> Iterator[Mapping[UUID, Path]]:
+        """The files of this name that stand beside the segments, by segment id, whole, which stay while the context
+        lasts. Raises as `hold` does; Corrupt for a segment that is said to have none."""
+        with self._files.holding() as held:
+            found: dict[UUID, CachedFile] = {}
+            for segment in segments:
+                bytes_ = segment.statistics.get("side_bytes", {}).get(name)
+                if bytes_ is None:
+                    raise Corrupt(f"{segment.path} has no {name} beside it")
+                found[segment.id] = self._files.hold(held, _object(segment, name, bytes_))
+            self._files.want([(file, [(0, file.object.bytes)]) for file in found.values()])
+            yield {id_: file.path for id_, file in found.items()}
 
     def close(self) -> None:
         """Waits for the fetches that are on their way; whole files stay for the next start."""

@@ -57,6 +57,7 @@ def _segment_fields(segment: Segment, sets: dict[tuple[Column, ...], int]) -> di
         "frequency_ms": segment.frequency_ms,
         "level": segment.level,
         "statistics": segment.statistics,
+        "ingested": segment.ingested,
     }
 
 

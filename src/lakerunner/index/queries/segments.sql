@@ -6,10 +6,11 @@ ON CONFLICT (id) DO NOTHING
 -- name: insert
 INSERT INTO lrdb.segments
     (id, organization, collector, signal, start_ns, end_ns, frequency_ms, level, sort_version, rows, bytes,
-     column_set, statistics, fingerprints)
+     column_set, statistics, fingerprints, ingested)
 VALUES
     (%(id)s, %(organization)s, %(collector)s, %(signal)s, %(start_ns)s, %(end_ns)s, %(frequency_ms)s, %(level)s,
-     %(sort_version)s, %(rows)s, %(bytes)s, %(column_set)s, %(statistics)s::json, %(fingerprints)s::bigint[])
+     %(sort_version)s, %(rows)s, %(bytes)s, %(column_set)s, %(statistics)s::json, %(fingerprints)s::bigint[],
+     coalesce(nullif(%(ingested)s::bigint, 0), nextval('lrdb.segments_ingested')))
 ON CONFLICT (id) DO NOTHING
 
 -- name: replace
@@ -24,7 +25,7 @@ UPDATE lrdb.segments AS s SET state = 'replaced', replaced_at = now() FROM repla
 -- Both are half-open: a segment that ends where the range starts holds nothing of it. The condition is said twice,
 -- once for each of the two indexes over time.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
   AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -41,7 +42,7 @@ WITH overlapping AS (
       AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
 ), wanted AS (
     SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-           statistics, '{}'::bigint[] AS fingerprints, column_set
+           statistics, '{}'::bigint[] AS fingerprints, ingested, column_set
     FROM lrdb.segments
     WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
       AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -55,7 +56,7 @@ SELECT considered, wanted.* FROM overlapping LEFT JOIN wanted ON true ORDER BY s
 
 -- name: get
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, fingerprints, column_set
+       statistics, fingerprints, ingested, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND id = ANY(%(ids)s::uuid[])
 ORDER BY start_ns, id

@@ -34,7 +34,6 @@ from lakerunner.pipeline.steps.message import plain_texts
 from lakerunner.pipeline.steps.metric_names import first_rows, prometheus_names
 from lakerunner.pipeline.steps.take import Slices, flattened, slices_array, take
 
-SERIES_TABLE = "series.parquet"
 _LABELS = pa.list_(
     pa.struct([("name", pa.string()), ("escaped", pa.string()), ("value", pa.string())]),
 )
@@ -66,6 +65,7 @@ def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
         columns["labels"] = own.lists(own.names, escaped_own_name).take(pa.array(own.place))
     else:
         columns["labels"] = _labels(own, resource)
+    columns["as_sent"] = pa.array(np.full(len(chosen), rows.prometheus))
     columns["resource"] = resource.lists(resource.names).take(pa.array(resource.place))
     sink = pa.BufferOutputStream()
     table = pa.table(columns)

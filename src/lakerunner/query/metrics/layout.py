@@ -1,0 +1,232 @@
+"""Which points of which segments are the samples of which Prometheus series, before any point is read.
+
+Comes in: the tables of series of some segments, in the order in which these were ingested, and what matchers found.
+Goes out: groups of entries. An entry is the points of one stored series in one segment; a group is all entries that
+make up one Prometheus series, or the ones that differ in a further label (`le`, `quantile`) alone.
+
+What always holds: groups are ordered by metric name, then by their smallest series digest; entries of a group by
+segment and row. The same segments give the same layout on every worker, and so the same shards and blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from lakerunner.model.labels import NAME, Labels, value_of
+from lakerunner.plan.vectors.arrays import Bools, Ints
+from lakerunner.query.metrics.kernels import chosen_entries, sort_into
+from lakerunner.query.metrics.matching import Matchers
+from lakerunner.query.metrics.selection import Shard
+from lakerunner.query.metrics.series import Known, SeriesTable
+from lakerunner.query.metrics.view import FURTHER_LABEL, SPREAD, Facet, Kind
+
+_Key = tuple[Labels, str | None]  # labels in common, and the further label of a spread group
+_BLOCKS_KNOWN = 16
+_SPREAD_WEIGHT = 16  # as many samples a point of a spread group counts for
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Arrays of equal length. `text` is the further label's value of an entry that is one series of a spread group, as
+    a number of `Layout.texts`, or -1."""
+
+    table: Ints
+    first: Ints
+    rows: Ints
+    kind: Ints
+    delta: Bools
+    text: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The entries of group n are `offsets[n]:offsets[n + 1]`. `further` is the label by which the series of a spread
+    group are told apart, "" of the others and of info. `metrics` are the names of the metrics as they came."""
+
+    labels: list[Labels]
+    offsets: Ints
+    entries: Entries
+    spread: Bools
+    further: list[str]
+    texts: list[str]
+    metrics: tuple[str, ...]
+    blocks_known: dict[tuple[int, int], Block] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return 48 * len(self.entries.first) + 100 * len(self.labels) + 1000
+
+    @cached_property
+    def weights(self) -> Ints:
+        """The most samples that a group has; of a spread one about as many."""
+        total = np.append(0, np.cumsum(self.entries.rows))
+        rows: Ints = total[self.offsets[1:]] - total[self.offsets[:-1]]
+        return np.where(self.spread, _SPREAD_WEIGHT * rows, rows)
+
+    def blocks(self, shard: Shard, most: int) -> Iterator[Block]:
+        """The shard's groups in parts of at most `most` samples, but at least one group."""
+        before = np.append(0, np.cumsum(self.weights))
+        share = before[:-1] * shard.of // max(int(before[-1]), 1)
+        first, end = (int(n) for n in np.searchsorted(share, [shard.number, shard.number + 1]))
+        while first < end:
+            until = max(int(np.searchsorted(before, before[first] + most, side="right")) - 1, first + 1)
+            yield self._block(first, min(until, end))
+            first = min(until, end)
+
+    def _block(self, first: int, end: int) -> Block:
+        if (first, end) not in self.blocks_known:
+            if len(self.blocks_known) >= _BLOCKS_KNOWN:
+                self.blocks_known.clear()
+            self.blocks_known[first, end] = Block(self, first, end)
+        return self.blocks_known[first, end]
+
+
+class Block:
+    """Groups first:end of a layout, the plain ones and the spread ones apart."""
+
+    def __init__(self, layout: Layout, first: int, end: int) -> None:
+        self.layout = layout
+        groups = np.arange(first, end)
+        is_spread = layout.spread[first:end]
+        self.plain = Part(layout, groups[~is_spread])
+        self.spread = Part(layout, groups[is_spread])
+
+    def of_further(self) -> Block:
+        """Those alone whose series are told apart by a further label."""
+        made = Block(self.layout, 0, 0)
+        further = [n for n in self.spread.groups.tolist() if self.layout.further[n]]
+        made.spread = Part(self.layout, np.array(further, np.int64))
+        return made
+
+
+class Part:
+    """Some groups: their entries, and of each segment the places of its own among them."""
+
+    def __init__(self, layout: Layout, groups: Ints) -> None:
+        sizes = np.diff(layout.offsets)[groups]
+        self.groups = groups
+        self.offsets: Ints = np.append(0, np.cumsum(sizes))
+        chosen = ranges(layout.offsets[groups], sizes)
+        every = layout.entries
+        self.entries = Entries(
+            every.table[chosen],
+            every.first[chosen],
+            every.rows[chosen],
+            every.kind[chosen],
+            every.delta[chosen],
+            every.text[chosen],
+        )
+        self.labels = [layout.labels[n] for n in groups.tolist()]
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(Kind(kind) for kind in np.unique(self.entries.kind).tolist())
+
+    @cached_property
+    def has_delta(self) -> bool:
+        return bool(self.entries.delta.any())
+
+    @cached_property
+    def by_table(self) -> dict[int, Ints]:
+        """The places of each segment's entries."""
+        if not len(self.entries.table):
+            return {}
+        order, offsets = sort_into(self.entries.table, int(self.entries.table.max()) + 1)
+        return {n: order[a:b] for n, (a, b) in enumerate(pairwise(offsets.tolist())) if a < b}
+
+    @cached_property
+    def group_of(self) -> Ints:
+        """Of each entry, the place of its group in this part."""
+        found: Ints = np.repeat(np.arange(len(self.groups)), np.diff(self.offsets))
+        return found
+
+
+def lay_out(known: Known, tables: Sequence[SeriesTable], matchers: Matchers) -> Layout:
+    """With the lock of `known` held."""
+    matched, seen = known.matched(matchers)
+    head = np.full(len(known.series) + 1, -1, np.int64)
+    after = np.full(len(seen.facets) + 1, -1, np.int64)
+    for facet in reversed(matched.found):
+        number = seen.series[facet]
+        after[facet], head[number] = head[number], facet
+    numbers = np.concatenate([np.zeros(0, np.int64), *(table.numbers for table in tables)])
+    rows, facets = chosen_entries(numbers, head, after)
+    there = np.flatnonzero(np.bincount(facets, minlength=1))
+    grouping = _Grouping(known, [seen.facets[n] for n in there.tolist()], [seen.series[n] for n in there.tolist()])
+    place = np.zeros(len(seen.facets) + 1, np.int64)
+    place[there] = np.arange(len(there))
+    of = place[facets]
+    order, offsets = sort_into(grouping.group[of], len(grouping.labels))
+    starts = np.cumsum([0, *(len(table.numbers) for table in tables)])
+    rows, of = rows[order], of[order]
+    first, count = (
+        np.concatenate([np.zeros(0, np.int64), *(getattr(table, name) for table in tables)])
+        for name in ("first", "rows")
+    )
+    entries = Entries(
+        np.searchsorted(starts, rows, side="right") - 1,
+        first[rows],
+        count[rows],
+        grouping.kind[of],
+        grouping.delta[of],
+        grouping.text[of],
+    )
+    spread, further = np.array(grouping.spread, bool), grouping.further
+    return Layout(grouping.labels, offsets, entries, spread, further, grouping.texts, grouping.metrics)
+
+
+class _Grouping:
+    """Facets put into groups. All arrays are by facet."""
+
+    def __init__(self, known: Known, facets: Sequence[Facet], numbers: Sequence[int]) -> None:
+        series = [known.series[number] for number in numbers]
+        self.texts: list[str] = []
+        self.kind = np.array([facet.kind for facet in facets], np.int64)
+        self.delta = np.array([one.delta for one in series], bool)
+        self.text = np.full(len(facets), -1, np.int64)
+        self.metrics = tuple(sorted({one.metric for one in series}))
+        keys = self._keys(facets)
+        digests: dict[_Key, int] = {}
+        for key, one in zip(keys, series, strict=True):
+            digests[key] = min(digests.get(key, one.digest), one.digest)
+        ordered = sorted(digests, key=lambda key: (value_of(key[0], NAME), digests[key], key[0], key[1] or ""))
+        place = {key: n for n, key in enumerate(ordered)}
+        self.group = np.array([place[key] for key in keys], np.int64)
+        self.labels = [labels for labels, _ in ordered]
+        self.spread = [further is not None for _, further in ordered]
+        self.further = [further or "" for _, further in ordered]
+
+    def _keys(self, facets: Sequence[Facet]) -> list[_Key]:
+        """A facet that is one of the series of a spread group belongs to it."""
+        spread = {(facet.labels, facet.further) for facet in facets if facet.kind in SPREAD}
+        if not spread:
+            return [(facet.labels, None) for facet in facets]
+        keys: list[_Key] = []
+        codes: dict[str, int] = {}
+        for n, facet in enumerate(facets):
+            key: _Key = facet.labels, facet.further if facet.kind in SPREAD else None
+            if key[1] is None:
+                for further in ("", *FURTHER_LABEL.values()):
+                    text = value_of(facet.labels, further)
+                    base = tuple(pair for pair in facet.labels if pair[0] != further)
+                    if (base, further) in spread and bool(text) == bool(further):
+                        key = base, further
+                        self.text[n] = codes.setdefault(text, len(codes))
+            keys.append(key)
+        self.texts = list(codes)
+        return keys
+
+
+def ranges(starts: Ints, sizes: Ints) -> Ints:
+    """start, start + 1, ... of each, so many."""
+    ends = np.cumsum(sizes)
+    found: Ints = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes - starts, sizes)
+    return found

@@ -1,0 +1,106 @@
+"""Which labels a selector's matchers mean, and in which form it sees what OTLP sent.
+
+Regular expressions are RE2's and match a whole value, as in Prometheus; a label that is not there has the value "".
+What always holds: each different value is matched once, however many series have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.model.errors import UserError
+from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name
+from lakerunner.plan.vectors.expression import Matcher
+
+Matchers = tuple[Matcher, ...]
+_MOST_KNOWN = 100_000  # values of one matcher
+
+
+class Form(StrEnum):
+    """How OTLP's names are seen (docs/formats/prometheus.md)."""
+
+    UTF8 = "utf8"
+    ESCAPED = "escaped"
+
+
+def form_of(matchers: Matchers) -> Form:
+    """A selector that names a metric or a label as only the UTF-8 form has it sees that form."""
+    odd = any(
+        not is_plain_name(one.value) if one.name == NAME and one.op == "=" else not is_plain_label(one.name)
+        for one in matchers
+        if one.value or one.name != NAME
+    )
+    return Form.UTF8 if odd else Form.ESCAPED
+
+
+def wanted_name(matchers: Matchers) -> str | None:
+    """The one metric that they can mean, if they say so."""
+    return next((one.value for one in matchers if one.name == NAME and one.op == "=" and one.value), None)
+
+
+class LabelTest:
+    """One matcher. Not to be used from several threads at once."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self.name = matcher.name
+        self._matcher = matcher
+        self._known: dict[str, bool] = {}
+        self._test = _test_of(matcher)
+
+    def __call__(self, value: str) -> bool:
+        found = self._known.get(value)
+        if found is None:
+            self.learn([value])
+            found = self._known[value]
+        return found
+
+    def learn(self, values: Iterable[str]) -> None:
+        """Match what is new among these, all at once."""
+        new = [value for value in dict.fromkeys(values) if value not in self._known]
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        self._known.update(zip(new, self._test(new), strict=True))
+
+
+class Test:
+    """All matchers of a selector."""
+
+    def __init__(self, matchers: Matchers) -> None:
+        self.tests = [LabelTest(matcher) for matcher in matchers]
+
+    def of(self, name: str) -> list[LabelTest]:
+        """Those about this label."""
+        return [test for test in self.tests if test.name == name]
+
+    def __call__(self, labels: Labels, but: str = "") -> bool:
+        """Whether these labels are meant; what is said of the label `but` does not count."""
+        values = dict(labels)
+        return all(test(values.get(test.name, "")) for test in self.tests if test.name != but)
+
+
+def matches(labels: Labels, matchers: Matchers) -> bool:
+    return Test(matchers)(labels)
+
+
+def _test_of(matcher: Matcher) -> Callable[[Sequence[str]], list[bool]]:
+    match matcher.op:
+        case "=":
+            return lambda values: [value == matcher.value for value in values]
+        case "!=":
+            return lambda values: [value != matcher.value for value in values]
+    pattern = f"^(?s:{matcher.value})$"
+    wanted = matcher.op == "=~"
+
+    def search(values: Sequence[str]) -> list[bool]:
+        try:
+            found: list[bool] = pc.match_substring_regex(pa.array(values, pa.string()), pattern).to_pylist()
+        except pa.ArrowInvalid as error:
+            raise UserError(f"{matcher.name}{matcher.op}{matcher.value!r}: {error}") from error
+        return [one is wanted for one in found]
+
+    search([""])  # a pattern that is none is refused at once
+    return search

@@ -1,0 +1,316 @@
+"""The samples of a block: its segments read, two at a time or as many as there are cores, and put together.
+
+Comes in: a block of a layout, and its segments' files. Goes out: Samples. What always holds: of each series the times
+ascend, none is there twice, all are of (start, end]; of two points of one time the one of the segment that was
+ingested later counts, of one segment the one in the later row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lakerunner.model.labels import Labels, labels_of
+from lakerunner.plan.vectors.arrays import STALE, Bools, Ints, Objects
+from lakerunner.plan.vectors.values import NO_SAMPLES, Samples
+from lakerunner.query.metrics.kernels import (
+    Out,
+    Slots,
+    count_points,
+    disorder,
+    merge,
+    place_points,
+    settle,
+    sort_into,
+)
+from lakerunner.query.metrics.layout import Block, Part
+from lakerunner.query.metrics.matching import Test
+from lakerunner.query.metrics.natives import OTLP_COLUMNS, SENT_COLUMNS, otlp_histograms, sent_histograms
+from lakerunner.query.metrics.reading import RowGroup, SegmentFile, explained
+from lakerunner.query.metrics.spread import Between, Flat, Texts, flat_samples
+from lakerunner.query.metrics.view import Kind
+
+_NUMBERS = ("value", "int_value")
+_COLUMNS: dict[Kind, tuple[str, ...]] = {
+    Kind.NUMBER: _NUMBERS,
+    Kind.SUM: ("sum",),
+    Kind.COUNT: ("count",),
+    Kind.NATIVE: OTLP_COLUMNS,
+    Kind.SENT: _NUMBERS,
+}
+_HISTOGRAMS = frozenset({"count", "float_count"})  # the columns of which a histogram fills one
+_NONE: Any = np.zeros(0, np.int64)
+Files = Mapping[int, SegmentFile]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """`files` by the number of the segment's table; a segment without one has no point in `between`, (start, end] in
+    ms."""
+
+    files: Files
+    between: Between
+    pool: Executor
+
+
+def block_samples(block: Block, reading: Reading, test: Test) -> Samples:
+    """`test` is what decides on the further labels of spread groups."""
+    parts = []
+    if len(block.plain):
+        parts.append(_Plain(block.plain, reading).samples())
+    if len(block.spread):
+        parts.append(_spread(block, reading, test))
+    return joined(parts)
+
+
+def columns_of(part: Part, columns: frozenset[str]) -> tuple[str, ...]:
+    """What is read of a segment that has these columns."""
+    wanted = {"timestamp", "flags"}
+    for kind in part.kinds:
+        wanted.update(_COLUMNS.get(kind, ()))
+        if kind == Kind.SENT and columns & _HISTOGRAMS:
+            wanted.update(SENT_COLUMNS)
+    if part.has_delta:
+        wanted.add("start_timestamp")
+    return tuple(sorted(wanted & columns))
+
+
+class _Plain:
+    """Groups of which each point is one sample at most."""
+
+    def __init__(self, part: Part, reading: Reading) -> None:
+        self._part = part
+        self._reading = reading
+        entries = part.entries
+        count = len(entries.first)
+        self._slots = Slots(entries.first, entries.rows, np.zeros(count, np.int64), _NONE, np.zeros(count, bool))
+        self._out = Out(_NONE, np.zeros(0), _NONE)
+        self._histograms: Objects | None = None
+        self._read: dict[int, list[tuple[RowGroup, Ints]]] = {}
+
+    def samples(self) -> Samples:
+        work = [(n, entries) for n, entries in self._part.by_table.items() if n in self._reading.files]
+        edges = [one for one in work if not self._inside(one[0])]
+        inside = np.zeros(max(self._part.by_table, default=0) + 1, bool)
+        inside[[n for n, _ in work]] = True
+        inside[[n for n, _ in edges]] = False
+        planned = np.where(inside[self._part.entries.table], self._slots.rows, 0)
+        list(self._reading.pool.map(partial(self._count, planned), edges))
+        self._allot(planned)
+        list(self._reading.pool.map(self._place, work))
+        return self._settled()
+
+    def _inside(self, number: int) -> bool:
+        """Whether all of the segment's points are in the range, so that none need be counted first."""
+        file = self._reading.files[number]
+        start, end = self._reading.between
+        time = file.segment.time
+        return file.held.rows is None and start < time.start_ns // 10**6 and (time.end_ns - 1) // 10**6 <= end
+
+    def _allot(self, planned: Ints) -> None:
+        ends = np.cumsum(planned)
+        total = int(ends[-1]) if len(ends) else 0
+        begin = ends - planned
+        self._slots = self._slots._replace(begin=begin, cursor=begin.copy())
+        starts = np.zeros(total, np.int64) if self._part.has_delta else _NONE
+        self._out = Out(np.empty(total, np.int64), np.empty(total), starts)
+        if self._may_have_histograms():
+            self._histograms = np.full(total, None, object)
+
+    def _may_have_histograms(self) -> bool:
+        kinds = self._part.kinds
+        sent = Kind.SENT in kinds and any(file.columns & _HISTOGRAMS for file in self._reading.files.values())
+        return sent or Kind.NATIVE in kinds
+
+    def _groups(self, number: int, entries: Ints) -> Iterable[tuple[RowGroup, Ints]]:
+        file = self._reading.files[number]
+        columns = columns_of(self._part, file.columns)
+        of = self._part.entries
+        for group, wanted in file.groups(of.first[entries], of.rows[entries]):
+            yield file.read(group, columns), entries[wanted]
+
+    def _count(self, planned: Ints, work: tuple[int, Ints]) -> None:
+        number, entries = work
+        with explained(self._reading.files[number].segment):
+            self._read[number] = list(self._groups(number, entries))
+            for group, own in self._read[number]:
+                points = group.points(zero=False, starts=False)
+                count_points(own, self._slots, points, self._reading.between, planned)
+
+    def _place(self, work: tuple[int, Ints]) -> None:
+        number, entries = work
+        with explained(self._reading.files[number].segment):
+            for group, own in self._read.pop(number, None) or self._groups(number, entries):
+                kinds = self._part.entries.kind[own]
+                for kind in self._part.kinds:
+                    some = own if len(self._part.kinds) == 1 else own[kinds == kind]
+                    if len(some):
+                        self._place_kind(group, some, kind)
+
+    def _place_kind(self, group: RowGroup, entries: Ints, kind: Kind) -> None:
+        starts = bool(self._part.entries.delta[entries].any())
+        match kind:
+            case Kind.NUMBER:
+                points = group.points(zero=True, starts=starts)
+            case Kind.SUM | Kind.COUNT:
+                points = group.points_of(kind.name.lower(), starts=starts)
+            case Kind.SENT:
+                entries = self._place_sent(group, entries)
+                points = group.points(zero=False, starts=starts)
+            case _:
+                self._place_natives(group, entries)
+                return
+        if starts:  # of deltas only
+            for is_delta in (False, True):
+                some = entries[self._part.entries.delta[entries] == is_delta]
+                own = points if is_delta else points._replace(starts=_NONE)
+                place_points(some, self._slots, own, self._reading.between, self._out)
+        else:
+            place_points(entries, self._slots, points, self._reading.between, self._out)
+
+    def _rows(self, group: RowGroup, entry: int) -> Ints:
+        """The entry's rows in the row group with a time that is asked for."""
+        low = max(int(self._slots.first[entry]) - group.base, 0)
+        high = min(int(self._slots.first[entry] + self._slots.rows[entry]) - group.base, group.rows)
+        times = group.times_ms[low:high]
+        start, end = self._reading.between
+        found: Ints = low + np.flatnonzero((times > start) & (times <= end))
+        return found
+
+    def _place_natives(self, group: RowGroup, entries: Ints) -> None:
+        for entry in entries.tolist():
+            rows = self._rows(group, entry)
+            delta = bool(self._part.entries.delta[entry])
+            values = np.zeros(len(rows))
+            self._put(group, entry, rows, values, otlp_histograms(group, rows, delta=delta))
+
+    def _place_sent(self, group: RowGroup, entries: Ints) -> Ints:
+        """Those that have histograms; the others are returned."""
+        is_histogram = group.valid("count") | group.valid("float_count")
+        if not is_histogram.any():
+            return entries
+        numbers, present = group.numbers(), group.present(zero=False)
+        plain = []
+        for entry in entries.tolist():
+            rows = self._rows(group, entry)
+            if not is_histogram[rows].any():
+                plain.append(entry)
+                continue
+            rows = rows[is_histogram[rows] | present[rows]]
+            histograms: list[Any] = [None] * len(rows)
+            places = np.flatnonzero(is_histogram[rows])
+            values = numbers[rows]
+            for place, histogram in zip(places.tolist(), sent_histograms(group, rows[places]), strict=True):
+                histograms[place] = histogram
+            values[places] = 0.0
+            marked = [place for place in places.tolist() if histograms[place] is None]
+            self._put(group, entry, rows, values, histograms, marked)
+        return np.array(plain, np.int64)
+
+    def _put(
+        self,
+        group: RowGroup,
+        entry: int,
+        rows: Ints,
+        values: Any,
+        histograms: list[Any],
+        stale: list[int] | None = None,
+    ) -> None:
+        """`stale` are the places of stale markers; None: where there is no histogram."""
+        at = int(self._slots.cursor[entry])
+        span = slice(at, at + len(rows))
+        times = group.times_ms[rows]
+        marked = [n for n, one in enumerate(histograms) if one is None] if stale is None else stale
+        values[marked] = STALE
+        self._out.times[span], self._out.values[span] = times, values
+        before = self._out.times[at - 1 : at] if at > self._slots.begin[entry] else times[:0]
+        if np.any(np.diff(np.concatenate([before, times])) <= 0):
+            self._slots.unsorted[entry] = True
+        if self._part.entries.delta[entry]:
+            self._out.starts[span] = group.starts_ms[rows]
+        if self._histograms is not None:
+            self._histograms[span] = np.array([*histograms, None], object)[:-1]
+        self._slots.cursor[entry] = at + len(rows)
+
+    def _settled(self) -> Samples:
+        index = np.arange(len(self._out.times)) if self._histograms is not None else _NONE
+        offsets, unsorted = settle(self._part.offsets, self._slots, self._out, index)
+        return finished(self._part.labels, offsets, unsorted, self._out, index, self._histograms)
+
+
+def finished(
+    labels: Sequence[Labels], offsets: Ints, unsorted: Bools, out: Out, index: Ints, histograms: Objects | None
+) -> Samples:
+    """Sorted, each time once. `index` says of each sample where its histogram stands."""
+    if unsorted.any():
+        offsets = merge(offsets, unsorted, out, index)
+    size = int(offsets[-1])
+    return Samples(
+        labels,
+        offsets,
+        out.times[:size],
+        out.values[:size],
+        None if histograms is None else histograms[index[:size]],
+        out.starts[:size] if len(out.starts) else None,
+    )
+
+
+def _spread(block: Block, reading: Reading, test: Test) -> Samples:
+    part, layout = block.spread, block.layout
+    texts = Texts(layout.texts)
+    flats: list[Flat] = []
+    for number, entries in part.by_table.items():
+        if number in reading.files:
+            with explained(reading.files[number].segment):
+                flats += flat_samples(reading.files[number], part, entries, texts, reading.between)
+    if not flats:
+        return NO_SAMPLES
+    group, text, times, values, starts = (
+        np.concatenate([getattr(one, name) for one in flats]) for name in ("group", "text", "times", "values", "starts")
+    )
+    known = texts.all
+    further = [layout.further[n] for n in part.groups.tolist()]
+    allowed = {name: np.array([all(one(t) for one in test.of(name)) for t in known]) for name in set(further) if name}
+    allowed[""] = np.ones(len(known), bool)
+    keep = np.array([allowed[name] for name in further])
+    kept = np.flatnonzero(keep[group, text])
+    key = group[kept] * len(known) + text[kept]
+    numbers = np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else _NONE
+    dense = np.zeros(len(further) * len(known), np.int64)
+    dense[numbers] = np.arange(len(numbers))
+    order, offsets = sort_into(dense[key], len(numbers))
+    taken = kept[order]
+    out = Out(times[taken], values[taken], starts[taken] if starts.any() else _NONE)
+    labels = [
+        labels_of({**dict(part.labels[n // len(known)]), further[n // len(known)]: known[n % len(known)]})
+        for n in numbers.tolist()
+    ]
+    return finished(labels, offsets, disorder(offsets, out.times), out, _NONE, None)
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """One after the other."""
+    some = [part for part in parts if len(part)]
+    if len(some) < 2:
+        return some[0] if some else NO_SAMPLES
+    begins = np.cumsum([0, *(len(part.times) for part in some)])
+    offsets = [part.offsets[:-1] + begin for part, begin in zip(some, begins[:-1], strict=True)]
+    histograms = any(part.histograms is not None for part in some)
+    starts = any(part.starts is not None for part in some)
+    return Samples(
+        [labels for part in some for labels in part.labels],
+        np.append(np.concatenate(offsets), begins[-1]),
+        np.concatenate([part.times for part in some]),
+        np.concatenate([part.values for part in some]),
+        np.concatenate([_or(part.histograms, part, None, object) for part in some]) if histograms else None,
+        np.concatenate([_or(part.starts, part, 0, np.int64) for part in some]) if starts else None,
+    )
+
+
+def _or(array: Any, part: Samples, default: Any, kind: Any) -> Any:
+    return np.full(len(part.times), default, kind) if array is None else array

@@ -1,0 +1,226 @@
+"""Segments of metrics as Prometheus sees them: what a query worker asks for samples, series, metadata and exemplars.
+
+Comes in: segments of one organization, and a selection. Goes out: blocks of samples, or rows of a listing. What always
+holds: only the segments that are given are read, and of them only what the selection can want. What was understood of
+them is kept for the next query: the tables of series, which series matchers mean, and how the points of such segments
+are laid out. docs/formats/prometheus.md tells what is seen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from uuid import UUID
+
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.prometheus import SERIES_TABLE
+from lakerunner.model.segment import Segment
+from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
+from lakerunner.plan.scan import Equals, Scan
+from lakerunner.plan.vectors.values import Samples
+from lakerunner.query.account import Account
+from lakerunner.query.cache import SegmentCache
+from lakerunner.query.held import Held
+from lakerunner.query.kept import Kept
+from lakerunner.query.metrics.kernels import NS_PER_MS
+from lakerunner.query.metrics.layout import Block, Layout, lay_out
+from lakerunner.query.metrics.matching import Matchers, Test
+from lakerunner.query.metrics.reading import Footprint, SegmentFile, explained
+from lakerunner.query.metrics.samples import Reading, block_samples, columns_of
+from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.metrics.series import Known, SeriesTable
+from lakerunner.query.metrics.spread import COLUMNS
+
+BLOCK_SAMPLES = 16_000_000
+MOST_SERIES = 2_000_000  # that are known of all organizations, about 1 GB
+_TABLES, _LAYOUTS, _FOOTERS = 256 << 20, 128 << 20, 64 << 20  # bytes kept
+_METRICS_ASKED_FOR = 64  # by name; of more it says little
+_SERIES, _STATISTICS = "series", "statistics"
+_generations = count()
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Segments in the order in which they were ingested, and the series that each of them has."""
+
+    segments: tuple[Segment, ...]
+    tables: tuple[SeriesTable, ...]
+    known: Known
+
+
+class MetricSegments:
+    """One for each worker process. Safe to use from many threads."""
+
+    def __init__(self, cache: SegmentCache, *, threads: int = 0) -> None:
+        self._cache = cache
+        self._pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="metric-segments")
+        self._lock = Lock()
+        self._known: OrderedDict[UUID, tuple[int, Known]] = OrderedDict()
+        self._tables: Kept[SeriesTable] = Kept(_TABLES)
+        self._layouts: Kept[Layout] = Kept(_LAYOUTS)
+        self._footers: Kept[Footprint] = Kept(_FOOTERS)
+
+    def samples(
+        self, segments: Sequence[Segment], selection: Selection, *, block_samples: int = BLOCK_SAMPLES
+    ) -> Blocks:
+        """The samples of the selection's shard, block by block: each series is in one of them, whole. Nothing is read
+        before the first block is asked for."""
+        return Blocks(self, tuple(segments), selection, block_samples)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    # For this package
+
+    def prepared(self, segments: Sequence[Segment]) -> Prepared:
+        """Damaged if a table of series cannot be read."""
+        ordered = in_order(segments)
+        if not ordered:
+            return Prepared((), (), Known())
+        generation, known = self._series_of(ordered[0].organization)
+        if any(segment.organization != ordered[0].organization for segment in ordered):
+            raise ValueError("segments of several organizations")
+        found: dict[UUID, SeriesTable] = {}
+        for segment in ordered:
+            table = self._tables.get((generation, segment.id))
+            if table is not None:
+                found[segment.id] = table
+        missing = [segment for segment in ordered if segment.id not in found]
+        with ExitStack() as held:
+            paths = held.enter_context(self._beside(missing)) if missing else {}
+            for segment in missing:
+                with explained(segment):
+                    found[segment.id] = known.read(paths[segment.id], segment.side_path(SERIES_TABLE))
+                self._tables.put((generation, segment.id), found[segment.id], found[segment.id].bytes)
+        return Prepared(ordered, tuple(found[segment.id] for segment in ordered), known)
+
+    def layout(self, segments: Sequence[Segment], matchers: Matchers) -> tuple[tuple[Segment, ...], Layout]:
+        """The segments in the order in which the layout counts them."""
+        ordered = in_order(segments)
+        key = tuple((segment.organization, segment.id) for segment in ordered), matchers
+        layout = self._layouts.get(key)
+        if layout is None:
+            prepared = self.prepared(ordered)
+            with prepared.known.lock:
+                layout = lay_out(prepared.known, prepared.tables, matchers)
+            self._layouts.put(key, layout, layout.bytes)
+        return ordered, layout
+
+    @contextmanager
+    def reading(
+        self, segments: Sequence[Segment], block: Block, between: tuple[int, int], more: tuple[str, ...] = ()
+    ) -> Iterator[tuple[Reading, Account]]:
+        """The files of the segments that have entries in the block, with what is read of them (and the columns `more`)
+        while the context lasts."""
+        numbers = sorted({*block.plain.by_table, *block.spread.by_table})
+        scan = _scan(block, segments, between, more)
+        with self._hold(scan, [segments[n] for n in numbers]) as held:
+            files = {
+                n: SegmentFile(segments[n], held.files[segments[n].id], self._footprint(segments[n], held))
+                for n in numbers
+                if segments[n].id in held.files
+            }
+            yield Reading(files, between, self._pool), held.account
+
+    def _series_of(self, organization: UUID) -> tuple[int, Known]:
+        with self._lock:
+            found = self._known.pop(organization, None)
+            if found is None or len(found[1].series) > MOST_SERIES:
+                found = next(_generations), Known()
+            self._known[organization] = found
+            while len(self._known) > 1 and sum(len(one.series) for _, one in self._known.values()) > MOST_SERIES:
+                self._known.popitem(last=False)
+            return found
+
+    @contextmanager
+    def _beside(self, segments: Sequence[Segment]) -> Iterator[Mapping[UUID, Path]]:
+        with ExitStack() as held:
+            try:
+                paths = held.enter_context(self._cache.hold_beside(segments, SERIES_TABLE))
+            except Corrupt:
+                for segment in segments:  # one of them, which must be named
+                    with explained(segment), self._cache.hold_beside([segment], SERIES_TABLE):
+                        pass
+                raise
+            yield paths
+
+    @contextmanager
+    def _hold(self, scan: Scan, segments: Sequence[Segment]) -> Iterator[Held]:
+        with ExitStack() as stack:
+            try:
+                held = stack.enter_context(self._cache.hold(scan, segments))
+            except Corrupt:
+                for segment in segments:
+                    with explained(segment), self._cache.hold(scan, [segment]):
+                        pass
+                raise
+            yield held
+
+    def _footprint(self, segment: Segment, held: Held) -> Footprint:
+        key = segment.organization, segment.id
+        found = self._footers.get(key)
+        if found is None:
+            with explained(segment):
+                found = Footprint(pq.read_metadata(held.files[segment.id].path))
+            self._footers.put(key, found, found.bytes)
+        return found
+
+
+class Blocks:
+    """Iterated over once. `account` is what it took so far, from any thread."""
+
+    def __init__(self, owner: MetricSegments, segments: tuple[Segment, ...], selection: Selection, most: int) -> None:
+        self.account = Account()
+        self._owner = owner
+        self._segments = segments
+        self._selection = selection
+        self._most = most
+
+    def __iter__(self) -> Iterator[Samples]:
+        selection = self._selection
+        began = time.monotonic()
+        segments, layout = self._owner.layout(self._segments, selection.matchers)
+        test = Test(selection.matchers)
+        self.account += Account(seconds={"series": time.monotonic() - began})
+        read: set[UUID] = set()
+        asked: set[UUID] = set()
+        for block in layout.blocks(selection.shard, self._most):
+            began = time.monotonic()
+            with self._owner.reading(segments, block, (selection.start, selection.end)) as (reading, account):
+                fetched = time.monotonic()
+                samples = block_samples(block, reading, test)
+            asked |= {segments[n].id for n in (*block.plain.by_table, *block.spread.by_table)}
+            read |= {file.segment.id for file in reading.files.values()}
+            seconds = {"fetch": fetched - began, "run": time.monotonic() - fetched}
+            self.account += replace(account, pruned={}, read=0, rows=len(samples.times), seconds=seconds)
+            yield samples
+        left_out = {_SERIES: len(segments) - len(asked), _STATISTICS: len(asked) - len(read)}
+        self.account += Account(read=len(read), pruned={why: number for why, number in left_out.items() if number})
+
+
+def in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """As they were ingested."""
+    return tuple(sorted(segments, key=lambda one: (one.ingested, one.time.start_ns, one.id)))
+
+
+def _scan(block: Block, segments: Sequence[Segment], between: tuple[int, int], more: tuple[str, ...]) -> Scan:
+    start, end = (min(max((at + 1) * NS_PER_MS, MIN_NS), MAX_NS) for at in between)
+    every = frozenset(column.name for segment in segments for column in segment.columns)
+    columns = {*columns_of(block.plain, every), *more, "timestamp", "flags"}
+    for kind in block.spread.kinds:
+        columns.update(COLUMNS.get(kind, ()))
+    if block.spread.has_delta:
+        columns.add("start_timestamp")
+    metrics = block.layout.metrics
+    conditions = (Equals("metric_name", metrics),) if len(metrics) <= _METRICS_ASKED_FOR else ()
+    return Scan("metrics", "metrics", TimeRange(start, max(end, start)), tuple(sorted(columns)), conditions=conditions)

@@ -1,0 +1,204 @@
+"""The series of segments: each segment's table read once, each series of an organization known once.
+
+Comes in: the file beside a segment (docs/formats/segments.md). Goes out: for each of its rows the number of a series
+that is known, and where its points stand. What always holds: the same series in any number of segments of an
+organization is one number and one object; a number never means another series. Nothing is shared between
+organizations, whose series may have the same digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.labels import NAME, value_of
+from lakerunner.model.prometheus import METADATA_ENTRY
+from lakerunner.plan.vectors.arrays import Ints
+from lakerunner.query.metrics.matching import Form, Matchers, Test, form_of, wanted_name
+from lakerunner.query.metrics.view import Attribute, Facet, StoredSeries, facets
+
+_DESCRIBED = (
+    "metric_name",
+    "metric_type",
+    "temporality",
+    "monotonic",
+    "unit",
+    "description",
+    "prometheus_name",
+    "prometheus_escaped",
+    "as_sent",
+)
+_MATCHED_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What some series of a segment say of their metric, as the table has it."""
+
+    metric: str
+    type: str
+    temporality: str | None
+    monotonic: bool | None
+    unit: str
+    help: str
+    name: str | None
+    escaped: str | None
+    as_sent: bool
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesTable:
+    """Row n: series `numbers[n]` has `rows[n]` points from row `first[n]` of the segment on. `entries` are the types of
+    remote-write's metadata entries with what they describe."""
+
+    numbers: Ints
+    first: Ints
+    rows: Ints
+    described: tuple[Described, ...]
+    entries: tuple[tuple[str, Described], ...]
+
+    @property
+    def bytes(self) -> int:
+        return 24 * len(self.numbers) + 500 * (len(self.described) + len(self.entries)) + 1000
+
+
+class Seen:
+    """The facets of all series in one form, in the order of the series' numbers."""
+
+    def __init__(self, form: Form) -> None:
+        self.facets: list[Facet] = []
+        self.series: list[int] = []  # the number of each facet's series
+        self.by_name: dict[str, list[int]] = {}
+        self._form = form
+        self._upto = 0
+
+    def extend(self, series: Sequence[StoredSeries]) -> None:
+        for number in range(self._upto, len(series)):
+            for facet in facets(series[number], self._form):
+                self.by_name.setdefault(value_of(facet.labels, NAME), []).append(len(self.facets))
+                self.facets.append(facet)
+                self.series.append(number)
+        self._upto = len(series)
+
+
+class Matched:
+    """The facets that some matchers mean. What they say of `le` and `quantile` does not count yet where these tell the
+    series of a facet apart."""
+
+    def __init__(self, matchers: Matchers) -> None:
+        self.form = form_of(matchers)
+        self.test = Test(matchers)
+        self.found: list[int] = []
+        self._name = wanted_name(matchers)
+        self._upto = 0
+
+    def extend(self, seen: Seen) -> None:
+        new: Sequence[int]
+        if self._name is not None:
+            known = seen.by_name.get(self._name, [])
+            new, self._upto = known[self._upto :], len(known)
+        else:
+            new, self._upto = range(self._upto, len(seen.facets)), len(seen.facets)
+        if not new:
+            return
+        for test in self.test.tests:
+            test.learn(value_of(seen.facets[n].labels, test.name) for n in new)
+        self.found += [n for n in new if self.test(seen.facets[n].labels, seen.facets[n].further)]
+
+
+class Known:
+    """All that is known of an organization's series. `lock` guards it."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.series: list[StoredSeries] = []
+        self._numbers: dict[int, int] = {}
+        self._seen: dict[Form, Seen] = {}
+        self._matched: dict[Matchers, Matched] = {}
+        self._pairs: dict[Attribute, Attribute] = {}
+
+    def read(self, path: Path, key: str) -> SeriesTable:
+        """Corrupt if this is no series table, or one of another version."""
+        try:
+            table = pq.read_table(path, use_threads=False, memory_map=True)
+            with self.lock:
+                return self._table(table)
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise Corrupt(f"{key}: this table of series cannot be read: {error}") from error
+
+    def matched(self, matchers: Matchers) -> tuple[Matched, Seen]:
+        """With the lock held; as far as series are known."""
+        matched = self._matched.pop(matchers, None) or Matched(matchers)
+        self._matched[matchers] = matched
+        if len(self._matched) > _MATCHED_KEPT:
+            del self._matched[next(iter(self._matched))]
+        seen = self._seen.setdefault(matched.form, Seen(matched.form))
+        seen.extend(self.series)
+        matched.extend(seen)
+        return matched, seen
+
+    def _table(self, table: pa.Table) -> SeriesTable:
+        digests = table.column("series").to_pylist()
+        new = [n for n, digest in enumerate(digests) if digest not in self._numbers]
+        if new:
+            for series in self._stored(table.take(pa.array(new)).combine_chunks()):
+                if series.digest not in self._numbers:
+                    self._numbers[series.digest] = len(self.series)
+                    self.series.append(series)
+        first, rows = (table.column(name).to_numpy().astype(np.int64) for name in ("first_row", "rows"))
+        if len(first) and (first[0] or np.any(first[1:] != (first + rows)[:-1])):
+            raise ValueError("its rows do not follow each other")
+        return SeriesTable(
+            np.array([self._numbers[digest] for digest in digests], np.int64),
+            first,
+            rows,
+            tuple(_described(table)),
+            tuple(_entries(table)),
+        )
+
+    def _stored(self, table: pa.Table) -> Iterator[StoredSeries]:
+        texts = {name: table.column(name).to_pylist() for name in _DESCRIBED}
+        labels, resources = (self._attributes(table.column(name).combine_chunks()) for name in ("labels", "resource"))
+        for n, digest in enumerate(table.column("series").to_pylist()):
+            yield StoredSeries(
+                digest,
+                texts["prometheus_name"][n] or "",
+                texts["prometheus_escaped"][n] or "",
+                texts["metric_name"][n],
+                texts["metric_type"][n],
+                texts["temporality"][n] == "delta",
+                texts["as_sent"][n],
+                labels[n],
+                resources[n],
+            )
+
+    def _attributes(self, lists: Any) -> list[tuple[Attribute, ...]]:
+        lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+        items = lists.flatten()
+        columns = [items.field(name).to_pylist() for name in ("name", "escaped", "value")]
+        pairs = [self._pairs.setdefault(one, one) for one in zip(*columns, strict=True)]
+        offsets = (lists.offsets.to_numpy() - lists.offsets[0].as_py()).tolist()
+        return [tuple(pairs[start:end]) for start, end in pairwise(offsets)]
+
+
+def _described(table: pa.Table) -> list[Described]:
+    """Each once, but for metadata entries."""
+    distinct = table.select(_DESCRIBED).group_by(list(_DESCRIBED)).aggregate([]).to_pylist()
+    return [Described(*(one[name] for name in _DESCRIBED)) for one in distinct if one["metric_type"] != METADATA_ENTRY]
+
+
+def _entries(table: pa.Table) -> Iterator[tuple[str, Described]]:
+    types = table.column("metric_type").to_pylist()
+    for n in [n for n, type_ in enumerate(types) if type_ == METADATA_ENTRY]:
+        row = table.slice(n, 1).to_pylist()[0]
+        type_ = next((one["value"] for one in row["labels"] if one["name"] == "type"), "unknown")
+        yield type_, Described(*(row[name] for name in _DESCRIBED))
