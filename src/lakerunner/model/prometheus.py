@@ -111,8 +111,8 @@ def escaped_labels(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def unit_name(unit: str) -> str:
     """The unit in words, as metadata have it."""
-    main, per = map(_escaped_unit, _unit_words(unit))
-    return "_".join(filter(None, [main.removesuffix("_"), "" if per == "per_" else per.removesuffix("_")]))
+    words = filter(None, map(_escaped_unit, _unit_words(unit)))
+    return "_".join(words).removeprefix("_").removesuffix("_")
 
 
 def _endings(unit: str, metric_type: str, *, monotonic: bool) -> list[str]:
