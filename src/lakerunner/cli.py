@@ -34,6 +34,7 @@ def cli() -> None:
       lakerunner demo                 everything, with a demo shop's telemetry
       lakerunner up                   everything, with your telemetry
       lakerunner sql "select service_name, count(*) from logs group by 1"
+      lakerunner promql 'sum by (job) (rate(http_requests_total[5m]))'
     """
 
 
@@ -125,7 +126,7 @@ _service(
 )
 _service(
     "query-api",
-    """Answer queries over HTTP: POST /api/v1/sql.
+    """Answer queries over HTTP: POST /api/v1/sql, and Prometheus' API below /prometheus.
 
     LAKERUNNER_WORKERS names query workers; without it, queries run in this process.
     """,
@@ -188,6 +189,44 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
 
     with edited_lines(client, history_path(os.environ)):
         Prompt(client, asking).run()
+
+
+@cli.command(epilog=EPILOG)
+@click.argument("query")
+@_home
+@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
+@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
+@click.option("--start", metavar="TIME", help="First step; default: an hour before the end.")
+@click.option("--end", metavar="TIME", help="Last step; default: now.")
+@click.option("--step", metavar="DURATION", help="Between steps: 15s, 5m, 1h; default: what the plot has room for.")
+@click.option("--instant", is_flag=True, help="At one moment, --time or --end or now.")
+@click.option("--time", metavar="TIME", help="That moment; means --instant.")
+@click.option("--format", "form", type=click.Choice(["plot", "table", "json", "csv"]), help="Default: plot; table.")
+@click.option("--partial", is_flag=True, help="Take what can be read, name what cannot; exit code 3.")
+def promql(query: str, home: Path | None, url: str | None, key: str | None, form: str | None, **options: Any) -> None:
+    """Ask in PromQL and plot the answer; one moment is a table.
+
+    A TIME is now, now-1h (s m h d w), 2026-01-31T12:00:00Z, or seconds since 1970. QUERY may be - for standard input.
+
+    \b
+    lakerunner promql 'sum by (job) (rate(http_requests_total[5m]))'        the last hour
+    lakerunner promql 'up' --instant                                        a table, now
+    lakerunner promql 'topk(5, process_resident_memory_bytes)' --time now-1d
+    lakerunner promql 'histogram_quantile(0.99, sum by (le) (rate(latency_seconds_bucket[5m])))' --start now-1d
+    lakerunner promql 'rate(errors_total[1m])' --start now-6h --end now-5h --step 30s --format csv > errors.csv
+    lakerunner promql 'count by (__name__) ({job="cart"})' --instant        which metrics a job has
+
+    \b
+    Exit codes: 0 whole answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
+    """
+    import time
+
+    from lakerunner.services.client import Client
+    from lakerunner.services.promql import ask_promql, question_of
+
+    question = question_of(_query_text(query, None) or "", options)
+    client = Client.find(_settings({"home": home}, quiet=True), url, key)
+    sys.exit(ask_promql(client, question, form or "", time.time_ns()))
 
 
 def _query_text(query: str | None, file: TextIO | None) -> str | None:

@@ -85,7 +85,7 @@ class NativeApi:
         ask = Ask(self.engine, caller.organization.id, self.now_ns())
         body = await read_json(request, BODY_MAX_BYTES)
         wanted = _wanted(table, body, ask.now_ns)
-        metric = _text(body, "metric") if table is METRICS_TAGS else ""
+        metric = text_in(body, "metric") if table is METRICS_TAGS else ""
         lookup = Lookup(ask, self.segments)
 
         def listed() -> dict[str, Any]:
@@ -98,11 +98,11 @@ class NativeApi:
     async def tag_values(self, request: Request, table: TagTable) -> Response:
         caller = await self._caller(request)
         ask = Ask(self.engine, caller.organization.id, self.now_ns())
-        name = _tag_asked_for(request)
+        name = tag_asked_for(request)
         wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
         slot = await self._slot(request, caller)
-        events = _events(Lookup(ask, self.segments).values(wanted, name))
-        beating = with_signs(events, lambda _silent: _event("heartbeat"), HEARTBEAT_SECONDS)
+        events = value_events(Lookup(ask, self.segments).values(wanted, name))
+        beating = with_signs(events, lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
         return Stream(beating, said.EVENTS, slot.after(ask.close))
 
     async def metadata(self, request: Request) -> Response:
@@ -121,7 +121,7 @@ class NativeApi:
 
 
 def _wanted(table: TagTable, body: dict[str, Any], now_ns: int) -> Wanted:
-    text = _text(body, "q")
+    text = text_in(body, "q")
     matchers = read_selector(text, table.language) if text else ()
     if table is not METRICS_TAGS and any(matcher.label == NAME for matcher in matchers):
         raise UserError(f"q names a metric, which {table.table} do not have")
@@ -135,34 +135,34 @@ def _of(table: TagTable, endpoint: Callable[[Request, TagTable], Awaitable[Respo
     return of_table
 
 
-async def _events(parts: Iterator[list[str]]) -> AsyncGenerator[bytes]:
+async def value_events(parts: Iterator[list[str]]) -> AsyncGenerator[bytes]:
     left = MAX_LISTED
     try:
         async for part in in_thread(parts):
-            yield b"".join(_event("result", {"value": value}) for value in part[: max(left, 0)])
+            yield b"".join(event("result", {"value": value}) for value in part[: max(left, 0)])
             left -= len(part)
     except Exception as error:  # reported to the client, and logged where it is a bug
         if not isinstance(error, LakerunnerError):
             _logger.error("a request for tag values failed", exc_info=error)
         told = error_body(error)
-        yield _event("error", {"message": told["message"], "code": told["kind"]})
+        yield event("error", {"message": told["message"], "code": told["kind"]})
         return
-    yield _event("done", {"status": "ok"} if left >= 0 else {"status": "truncated", "limit": MAX_LISTED})
+    yield event("done", {"status": "ok"} if left >= 0 else {"status": "truncated", "limit": MAX_LISTED})
 
 
-def _event(type_: str, data: dict[str, Any] | None = None) -> bytes:
+def event(type_: str, data: dict[str, Any] | None = None) -> bytes:
     body = {"type": type_} if data is None else {"type": type_, "data": data}
     return b"data: " + orjson.dumps(body) + b"\n\n"
 
 
-def _text(body: dict[str, Any], name: str) -> str:
+def text_in(body: dict[str, Any], name: str) -> str:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
         raise UserError(f"{name} must be text")
     return (value or "").strip()
 
 
-def _tag_asked_for(request: Request) -> str:
+def tag_asked_for(request: Request) -> str:
     name = request.query_params.get("tagName", "")
     if not name:
         raise UserError("say which tag is meant: .../tagvalues?tagName=service_name")

@@ -51,10 +51,32 @@ METADATA = Operation(
     replies={200: Reply("The metrics.", _answer("metrics", {"type": "array", "items": _METRIC}, truncated=BOOLEAN))},
     errors=_STATUSES,
 )
+_PROMQL: Schema = {
+    "type": "object",
+    "required": ["q"],
+    "properties": {
+        "q": {"type": "string", "description": "PromQL"},
+        "s": {**_TIME, "description": f"the first step: {_TIME['description']}; by default one hour before `e`"},
+        "e": {**_TIME, "description": f"the end: {_TIME['description']}; by default now"},
+        "step": {"type": ["string", "integer"], "description": "seconds, or 15s; by default one that fits a graph"},
+        "instant": {"type": "boolean", "description": "at `e` alone"},
+        "partial": {"type": "boolean", "description": "what cannot be read is named; by default true of events"},
+        "format": {"type": "string", "enum": ["sse", "json"], "description": "instead of the Accept header"},
+    },
+}
+PROMQL = Operation(
+    tag="native",
+    summary="Ask in PromQL",
+    description="Events `result`, one for each point, as they are worked out, then `done` or `error`; or JSON "
+    "(docs/formats/native_api.md).",
+    body={JSON: Body(_PROMQL, {"q": "1 + 1", "s": "now-1h", "e": "now", "step": "60s"})},
+    replies={200: Reply("The points.", {EVENTS: ANY, JSON: ANY})},
+    errors=_STATUSES,
+)
 QUERY = Operation(
     tag="native",
     summary="A query in the signal's own language: not yet",
-    description="PromQL, LogQL and TraceQL are refused by name for now; POST /api/v1/sql answers the same in SQL.",
+    description="LogQL and TraceQL are refused by name for now; POST /api/v1/sql answers the same in SQL.",
     body={JSON: Body()},
     replies={400: Reply("The language is not available yet.", {JSON: {"$ref": "#/components/schemas/Error"}})},
     errors=(401, 403, 503),

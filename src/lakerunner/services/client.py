@@ -21,6 +21,7 @@ from lakerunner.settings import Settings
 
 _ROW = b'data: {"type":"result","data":'
 _DEGRADED = "lakerunner-degraded"
+_SQL, _PROMQL = "/api/v1/sql", "/api/v1/metrics/query"
 Row = dict[str, Any]
 OnProgress = Callable[[int, int], None]
 
@@ -66,7 +67,7 @@ class Rows:
         self._on_progress = on_progress
         schema = next(self._events(), None)
         if schema is None:
-            raise _broken_off()
+            raise broken_off()
         self.columns: list[str] = schema["columns"]
 
     def raw(self) -> Iterator[bytes]:
@@ -77,7 +78,7 @@ class Rows:
             else:
                 self.ended = event["ended"]
                 return
-        raise _broken_off()
+        raise broken_off()
 
     def __iter__(self) -> Iterator[Row]:
         """Rows as values; a number that is no integer keeps its digits (`Digits`)."""
@@ -138,18 +139,29 @@ class Client:
     @contextmanager
     def sql(self, query: Query, on_progress: OnProgress = lambda _done, _total: None) -> Iterator[Rows]:
         """Leaving the block before the end stops the query."""
-        with self._asked(query, "sse") as response, closing(_lines(response)) as lines:
+        with self._asked(_SQL, query.body() | {"format": "sse"}) as response, closing(_lines(response)) as lines:
             yield Rows(lines, on_progress)
 
     def download(self, query: Query, form: str, output: Output) -> Ended:
         """The answer's bytes in another format than events, as the server writes them: whole, or an error."""
-        with self._asked(query, form) as response:
+        with self._asked(_SQL, query.body() | {"format": form}) as response:
             try:
                 for piece in response.iter_bytes():
                     output.write(piece)
             except httpx.RemoteProtocolError as error:
                 raise Unavailable(f"the query failed on its way, {form} is cut off: ndjson would say why") from error
             return Ended(degraded=response.headers.get(_DEGRADED))
+
+    @contextmanager
+    def promql(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
+        """The events of the answer, which ends with `done` or `error`. Leaving the block before stops the query."""
+        with self._asked(_PROMQL, body) as response, closing(_lines(response)) as lines:
+            yield (orjson.loads(line[6:]) for line in lines if line.startswith(b"data: "))
+
+    def download_promql(self, body: Mapping[str, Any]) -> bytes:
+        """The answer as JSON."""
+        with self._asked(_PROMQL, {**body, "format": "json"}) as response:
+            return response.read()
 
     def tables(self) -> list[dict[str, Any]]:
         tables: list[dict[str, Any]] = self._json("GET", "/api/v1/sql/tables", {})["tables"]
@@ -173,10 +185,9 @@ class Client:
         return body
 
     @contextmanager
-    def _asked(self, query: Query, form: str) -> Iterator[httpx.Response]:
-        body = query.body() | {"format": form}
+    def _asked(self, path: str, body: Mapping[str, Any]) -> Iterator[httpx.Response]:
         try:
-            with self._http.stream("POST", "/api/v1/sql", content=orjson.dumps(body)) as response:
+            with self._http.stream("POST", path, content=orjson.dumps(dict(body))) as response:
                 if response.status_code != 200:
                     response.read()
                     raise _error_in(response)
@@ -196,7 +207,7 @@ def _lines(response: httpx.Response) -> Generator[bytes]:
         yield from lines
 
 
-def _broken_off() -> Unavailable:
+def broken_off() -> Unavailable:
     return Unavailable("the answer broke off before its end")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+from uuid import UUID
 
-from lakerunner.plan.vectors.expression import Kind
+from lakerunner.plan.vectors.expression import Kind, Matcher
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
 from lakerunner.query.account import Account
@@ -57,3 +58,67 @@ class MetricsAnswer(Protocol):
 
     def close(self) -> None:
         """Stop the work, from any thread. Closing twice is fine."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What is there: sorted, each once. `truncated`: there is more than the limit. Rows are Labels (series), str (label
+    names and values), (metric, type, help, unit), or (Labels, exemplars), where an exemplar is a dict of `labels`
+    (Labels), `value` (float) and `timestamp` (ms)."""
+
+    rows: list[Any]
+    truncated: bool
+    account: Account
+
+
+class MetricsLake(Protocol):
+    """Whatever answers questions about metrics. Whose they are is `organization`, which comes from the caller's key.
+
+    Lists are of series with a sample at start_ms <= time <= end_ms that meet all matchers of one of the selectors; no
+    selectors: of all series. Calls block; they are safe from many threads."""
+
+    def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
+        """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
+
+    def series(
+        self,
+        organization: UUID,
+        selectors: Sequence[tuple[Matcher, ...]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        limit: int,
+        now_ns: int,
+    ) -> Listing: ...
+
+    def label_names(
+        self,
+        organization: UUID,
+        selectors: Sequence[tuple[Matcher, ...]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        limit: int,
+        now_ns: int,
+    ) -> Listing: ...
+
+    def label_values(
+        self,
+        organization: UUID,
+        label: str,
+        selectors: Sequence[tuple[Matcher, ...]],
+        start_ms: int,
+        end_ms: int,
+        *,
+        limit: int,
+        now_ns: int,
+    ) -> Listing: ...
+
+    def metadata(
+        self, organization: UUID, *, metric: str | None, limit: int, limit_per_metric: int, now_ns: int
+    ) -> Listing:
+        """Of metric families; `limit` counts families, 0 of `limit_per_metric`: all of each."""
+
+    def exemplars(
+        self, organization: UUID, selectors: Sequence[tuple[Matcher, ...]], start_ms: int, end_ms: int, now_ns: int
+    ) -> Listing: ...

@@ -1,0 +1,259 @@
+"""Doubles as text, many at once, in machine code: the shortest digits that read back as the same double, written as
+Go's strconv writes them and as Prometheus chooses between its forms ('f', but 'e' below 1e-6 and from 1e21 on).
+
+Comes in: the bits of doubles, which of them are wanted, and what stands around each. Goes out: bytes. The digits are
+found by Raffaele Giulietti's Schubfach: one multiplication by a power of ten, rounded to odd, for the number and for
+both ends of what rounds to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Bits = npt.NDArray[np.uint64]
+VALUE_BYTES = 32  # the longest is -0.00000 and 17 digits
+_MIN_POWER, _MAX_POWER = -292, 324
+_U = np.uint64
+_LOW_HALF, _HALF = _U(0xFFFFFFFF), _U(32)
+_FRACTION, _HIDDEN, _SIGN = _U((1 << 52) - 1), _U(1 << 52), _U(1 << 63)
+_INFINITE = _U(0x7FF << 52)
+_ZERO, _ONE, _TWO, _FOUR, _TEN, _FORTY, _HUNDRED = _U(0), _U(1), _U(2), _U(4), _U(10), _U(40), _U(100)
+_TINY = _U(int(np.array([1e-6]).view(np.uint64)[0]))  # bits of doubles above zero are in the order of the doubles
+_HUGE = _U(int(np.array([1e21]).view(np.uint64)[0]))
+_QUOTE, _MINUS, _PLUS, _POINT, _E, _DIGIT_0 = 34, 45, 43, 46, 101, 48
+
+
+def _powers() -> tuple[Bits, Bits]:
+    """10^k for each k, as 128 bits of which the highest is set, rounded up: high and low halves."""
+    high, low = [], []
+    for k in range(_MIN_POWER, _MAX_POWER + 1):
+        shift = 127 - ((k * 1741647) >> 19)
+        if k >= 0:
+            power = 10**k << shift if shift >= 0 else -(-(10**k) >> -shift)
+        else:
+            power = -(-(1 << shift) // 10**-k)
+        high.append(power >> 64)
+        low.append(power & (1 << 64) - 1)
+    return np.array(high, np.uint64), np.array(low, np.uint64)
+
+
+_HIGH, _LOW = _powers()
+_PAIRS = np.frombuffer("".join(f"{n:02}" for n in range(100)).encode(), np.uint8)
+
+
+class Points(NamedTuple):
+    """Rows of doubles, one behind the other: those of row n are `first[n]:last[n]` where `wanted`. The stamp of place i
+    in row n is that of number i - n * stride."""
+
+    bits: Bits
+    wanted: npt.NDArray[np.bool_]
+    first: Ints
+    last: Ints
+    stride: int
+
+
+class Around(NamedTuple):
+    """What stands around each double: the head of its row, its stamp, `middle`, the double, `tail`. Texts one behind
+    the other, with where each ends. `quotes`: of doubles that are no JSON number, NaN and the infinities."""
+
+    heads: Bytes
+    head_ends: Ints
+    stamps: Bytes
+    stamp_ends: Ints
+    middle: Bytes
+    tail: Bytes
+    quotes: bool
+
+
+@njit(cache=True, nogil=True)
+def _multiplied(a: Any, b: Any) -> Any:
+    """The high and the low 64 bits."""
+    a0, a1, b0, b1 = a & _LOW_HALF, a >> _HALF, b & _LOW_HALF, b >> _HALF
+    low, mid, cross, high = a0 * b0, a1 * b0, a0 * b1, a1 * b1
+    carried = (low >> _HALF) + (mid & _LOW_HALF) + cross
+    return high + (mid >> _HALF) + (carried >> _HALF), (carried << _HALF) | (low & _LOW_HALF)
+
+
+@njit(cache=True, nogil=True)
+def _rounded_to_odd(high: Any, low: Any, factor: Any) -> Any:
+    """The highest of three words of the product, its last bit set where anything that matters is below it."""
+    carry, _ = _multiplied(low, factor)
+    top, middle = _multiplied(high, factor)
+    total = middle + carry
+    if total < middle:
+        top += _ONE
+    return top | (_ONE if total > _ONE else _ZERO)
+
+
+@njit(cache=True, nogil=True)
+def _shortest(bits: Any) -> Any:
+    """Digits and power of ten of a double above zero. Of several shortest the nearest; trailing zeros may be there."""
+    fraction, biased = bits & _FRACTION, np.int64((bits & ~_SIGN) >> _U(52))
+    c, q = (fraction | _HIDDEN, biased - 1075) if biased else (fraction, -1074)
+    if -53 < q <= 0 and biased and (c & ((_ONE << _U(-q)) - _ONE)) == _ZERO:
+        return c >> _U(-q), 0
+    closer_below = fraction == _ZERO and biased > 1
+    k = (q * 1262611 - (524031 if closer_below else 0)) >> 22
+    h = _U(q + ((-k * 1741647) >> 19) + 1)
+    high, low = _HIGH[-k - _MIN_POWER], _LOW[-k - _MIN_POWER]
+    around = _FOUR * c
+    odd = c & _ONE
+    lower = _rounded_to_odd(high, low, (around - (_ONE if closer_below else _TWO)) << h) + odd
+    exact = _rounded_to_odd(high, low, around << h)
+    upper = _rounded_to_odd(high, low, (around + _TWO) << h) - odd
+    s = exact // _FOUR
+    if s >= _TEN:
+        tens = s // _TEN
+        below, above = lower <= _FORTY * tens, _FORTY * tens + _FORTY <= upper
+        if below != above:
+            return tens + (_ONE if above else _ZERO), k + 1
+    below, above = lower <= _FOUR * s, _FOUR * s + _FOUR <= upper
+    if below != above:
+        return s + (_ONE if above else _ZERO), k
+    middle = _FOUR * s + _TWO
+    up = exact > middle or (exact == middle and (s & _ONE) != _ZERO)
+    return s + (_ONE if up else _ZERO), k
+
+
+@njit(cache=True, nogil=True)
+def _put_digits(out: Any, end: Any, digits: Any, count: Any) -> None:
+    """The last `count` digits, so that they end before `end`."""
+    while count > 1:
+        pair = np.int64(digits % _HUNDRED) * 2
+        digits //= _HUNDRED
+        out[end - 1], out[end - 2] = _PAIRS[pair + 1], _PAIRS[pair]
+        end, count = end - 2, count - 2
+    if count:
+        out[end - 1] = _DIGIT_0 + np.int64(digits % _TEN)
+
+
+@njit(cache=True, nogil=True)
+def _length(digits: Any) -> Any:
+    count, bound = 1, _TEN
+    while count < 19 and digits >= bound:
+        count, bound = count + 1, bound * _TEN
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _put_exponential(out: Any, at: Any, digits: Any, exponent: Any) -> Any:
+    """1.5e-07: one digit before the point, two or three of the exponent."""
+    count = _length(digits)
+    exponent += count - 1
+    _put_digits(out, at + 1 + count, digits, count)
+    out[at] = out[at + 1]
+    at += 1
+    if count > 1:
+        out[at] = _POINT
+        at += count
+    out[at], out[at + 1] = _E, _MINUS if exponent < 0 else _PLUS
+    exponent = abs(exponent)
+    count = 3 if exponent >= 100 else 2
+    _put_digits(out, at + 2 + count, _U(exponent), count)
+    return at + 2 + count
+
+
+@njit(cache=True, nogil=True)
+def _put_plain(out: Any, at: Any, digits: Any, exponent: Any) -> Any:
+    count = _length(digits)
+    if exponent >= 0:
+        _put_digits(out, at + count, digits, count)
+        out[at + count : at + count + exponent] = _DIGIT_0
+        return at + count + exponent
+    before = count + exponent
+    if before > 0:
+        _put_digits(out, at + count + 1, digits, count)
+        for place in range(at, at + before):
+            out[place] = out[place + 1]
+        out[at + before] = _POINT
+        return at + count + 1
+    out[at : at + 2 - before] = _DIGIT_0
+    out[at + 1] = _POINT
+    _put_digits(out, at + 2 - before + count, digits, count)
+    return at + 2 - before + count
+
+
+@njit(cache=True, nogil=True)
+def _put_word(out: Any, at: Any, first: Any, second: Any, third: Any) -> Any:
+    out[at], out[at + 1], out[at + 2] = first, second, third
+    return at + 3
+
+
+@njit(cache=True, nogil=True)
+def _put_double(out: Any, at: Any, bits: Any) -> Any:
+    size = bits & ~_SIGN
+    if size > _INFINITE:
+        return _put_word(out, at, 78, 97, 78)  # NaN
+    if size == _INFINITE:
+        out[at] = _MINUS if bits & _SIGN else _PLUS
+        return _put_word(out, at + 1, 73, 110, 102)  # Inf
+    if bits & _SIGN:
+        out[at] = _MINUS
+        at += 1
+    if size == _ZERO:
+        out[at] = _DIGIT_0
+        return at + 1
+    digits, exponent = _shortest(size)
+    exponential = size < _TINY or size >= _HUGE
+    if exponent < 0 or exponential:
+        while digits % _TEN == _ZERO:
+            digits, exponent = digits // _TEN, exponent + 1
+    return _put_exponential(out, at, digits, exponent) if exponential else _put_plain(out, at, digits, exponent)
+
+
+@njit(cache=True, nogil=True)
+def _put_copy(out: Any, at: Any, source: Any, first: Any, last: Any) -> Any:
+    for place in range(first, last):
+        out[at + place - first] = source[place]
+    return at + last - first
+
+
+@njit(cache=True, nogil=True)
+def write_points(out: Any, ends: Any, points: Any, around: Any) -> None:
+    """Each wanted double of each row with what stands around it; `ends` says where in `out` each row ends."""
+    at, text_from, text_to, before = 0, 0, 0, ~points.bits[0] if len(points.bits) else _ZERO
+    for row in range(len(points.first)):
+        head_from = around.head_ends[row - 1] if row else 0
+        for place in range(points.first[row], points.last[row]):
+            if not points.wanted[place]:
+                continue
+            bits = points.bits[place]
+            stamp = place - row * points.stride
+            at = _put_copy(out, at, around.heads, head_from, around.head_ends[row])
+            at = _put_copy(out, at, around.stamps, around.stamp_ends[stamp - 1] if stamp else 0, around.stamp_ends[stamp])
+            at = _put_copy(out, at, around.middle, 0, len(around.middle))
+            quoted = around.quotes and (bits & _INFINITE) == _INFINITE
+            if quoted:
+                out[at] = _QUOTE
+                at += 1
+            start = at
+            at = _put_copy(out, at, out, text_from, text_to) if bits == before else _put_double(out, at, bits)
+            before, text_from, text_to = bits, start, at
+            if quoted:
+                out[at] = _QUOTE
+                at += 1
+            at = _put_copy(out, at, around.tail, 0, len(around.tail))
+        ends[row] = at
+
+
+def double_texts(values: npt.NDArray[np.float64]) -> list[str]:
+    """Of these few. Those of many points go by write_points."""
+    count = len(values)
+    if not count:
+        return []
+    none, places = np.zeros(0, np.uint8), np.arange(count, dtype=np.int64)
+    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
+    points = Points(bits, np.ones(count, np.bool_), places, places + 1, 0)
+    zeros = np.zeros(count, np.int64)
+    around = Around(none, zeros, none, zeros, none, none, False)
+    out, ends = np.empty(count * VALUE_BYTES, np.uint8), np.empty(count, np.int64)
+    write_points(out, ends, points, around)
+    text = out.tobytes().decode("ascii", "replace")
+    starts = [0, *ends[:-1].tolist()]
+    return [text[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]

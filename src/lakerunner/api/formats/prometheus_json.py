@@ -1,0 +1,190 @@
+"""Values of PromQL as Prometheus' JSON: series x steps in, chunks of text out.
+
+What always holds: text is made chunk by chunk from the arrays, which may be of many groups of time: those of a series
+are brought together only while it is written. A double is written as Prometheus writes it (float_text.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import orjson
+
+from lakerunner.api.formats.float_text import double_texts
+from lakerunner.api.formats.series_rows import Rows, Texts, rows_of_samples, rows_of_vector, some_samples, written_rows
+from lakerunner.model.labels import NO_LABELS, Labels
+from lakerunner.plan.vectors.arrays import Ints
+from lakerunner.plan.vectors.histogram import Histogram
+from lakerunner.plan.vectors.histogram_text import json_buckets
+from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
+from lakerunner.query.metrics.answer import Group
+
+CHUNK_BYTES = 1 << 19
+_POINT_BYTES, _SERIES_BYTES = 40, 200  # about: how many fill a chunk
+
+
+def stamp(time_ms: int) -> bytes:
+    """Seconds, with ms where there are some: 1435781430.781."""
+    sign, (seconds, ms) = "-" if time_ms < 0 else "", divmod(abs(time_ms), 1000)
+    return f"{sign}{seconds}.{ms:03}".encode() if ms else f"{sign}{seconds}".encode()
+
+
+def histogram_json(histogram: Histogram) -> bytes:
+    count, total = double_texts(np.array([histogram.count, histogram.sum]))
+    buckets = json_buckets(histogram)
+    said = {"count": count, "sum": total}
+    if buckets:
+        bounds = double_texts(np.array([number for _, *numbers in buckets for number in numbers]))
+        said |= {"buckets": [[one[0], *bounds[3 * n : 3 * n + 3]] for n, one in enumerate(buckets)]}
+    return orjson.dumps(said)
+
+
+def labels_json(labels: Labels) -> bytes:
+    return orjson.dumps(dict(labels))
+
+
+def _pairs(rows: Rows, stamps: Texts) -> Iterator[bytes]:
+    """Of each row `[time,"value"],` for each of its doubles."""
+    no_heads = Texts(np.zeros(0, np.uint8), np.zeros(len(rows.labels), np.int64))
+    return written_rows(rows, stamps, no_heads, b"", b'"],', quotes=False)
+
+
+def _series(rows: Rows, stamps: Texts) -> Iterator[bytes]:
+    """{"metric":{...},"values":[...],"histograms":[...]} of each row that has a sample."""
+    for row, (labels, floats) in enumerate(zip(rows.labels, _pairs(rows, stamps), strict=True)):
+        parts = [b'"values":[' + floats[:-1] + b"]"] if floats else []
+        points = [_histogram_pair(stamps, number, one) for number, one in rows.histograms_of(row)]
+        parts += [b'"histograms":[' + b",".join(points) + b"]"] if points else []
+        if parts:
+            yield b'{"metric":' + labels_json(labels) + b"," + b",".join(parts) + b"}"
+
+
+def _samples(rows: Rows, stamps: Texts) -> Iterator[bytes]:
+    """{"metric":{...},"value":[...]} of each row; a row is one moment."""
+    for row, (labels, floats) in enumerate(zip(rows.labels, _pairs(rows, stamps), strict=True)):
+        head = b'{"metric":' + labels_json(labels)
+        if floats:
+            yield head + b',"value":' + floats[:-1] + b"}"
+        for number, one in rows.histograms_of(row):
+            yield head + b',"histogram":' + _histogram_pair(stamps, number, one) + b"}"
+
+
+def _histogram_pair(stamps: Texts, number: int, histogram: Histogram) -> bytes:
+    return stamps[number][:-1] + histogram_json(histogram) + b"]"
+
+
+def _stamps(times: Ints) -> Texts:
+    """`[time,"` of each: what stands before a double."""
+    return Texts.of([b"[" + stamp(time) + b',"' for time in times.tolist()])
+
+
+class Matrix:
+    """Groups of time as one: its series sorted, each with its samples of all groups."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._parts = [(group.steps, as_vector(group)) for group in groups]
+        whole = len(self._parts) == 1
+        self.labels: Sequence[Labels] = (
+            self._parts[0][1].labels if whole else sorted({one for _, part in self._parts for one in part.labels})
+        )
+        self._places = [{labels: n for n, labels in enumerate(part.labels)} for _, part in self._parts]
+
+    @property
+    def times(self) -> Ints:
+        parts = [steps.times for steps, _ in self._parts]
+        found: Ints = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        return found
+
+    def block(self, from_: int, to: int) -> Vector:
+        """These series, at all steps."""
+        if len(self._parts) == 1:
+            vector = self._parts[0][1]
+            flat = None if vector.histograms is None else vector.histograms[from_:to]
+            return Vector(vector.labels[from_:to], vector.values[from_:to], vector.present[from_:to], flat)
+        labels, steps = self.labels[from_:to], sum(len(part) for part, _ in self._parts)
+        values, present = np.zeros((len(labels), steps)), np.zeros((len(labels), steps), np.bool_)
+        histograms = None
+        at = 0
+        for (part, vector), places in zip(self._parts, self._places, strict=True):
+            here = [(n, places[one]) for n, one in enumerate(labels) if one in places]
+            own, theirs, columns = [n for n, _ in here], [n for _, n in here], slice(at, at + len(part))
+            values[own, columns], present[own, columns] = vector.values[theirs], vector.present[theirs]
+            if vector.histograms is not None:
+                histograms = np.full(values.shape, None, object) if histograms is None else histograms
+                histograms[own, columns] = vector.histograms[theirs]
+            at += len(part)
+        return Vector(labels, values, present, histograms)
+
+
+def as_vector(group: Group) -> Vector:
+    match group.value:
+        case Vector():
+            return group.value
+        case Scalar(values):
+            return Vector([NO_LABELS], values[None, :], np.ones((1, len(values)), np.bool_))
+    raise TypeError(f"a group of a range is no {type(group.value).__name__}")
+
+
+def matrix_json(matrix: Matrix, limit: int) -> Iterator[bytes]:
+    """The first `limit` series, in chunks, each series with a comma behind it."""
+    stamps = _stamps(matrix.times)
+    at_once = max(1, CHUNK_BYTES // max(1, len(stamps.ends) * _POINT_BYTES))
+    count = min(limit, len(matrix.labels))
+    for start in range(0, count, at_once):
+        yield _listed(_series(rows_of_vector(matrix.block(start, min(start + at_once, count))), stamps))
+
+
+def samples_json(samples: Samples, limit: int) -> Iterator[bytes]:
+    """A range vector: of each series its samples, at their own times."""
+    count = min(limit, len(samples.labels))
+    per_series = max(1, len(samples.times) // max(1, len(samples.labels)))
+    at_once = max(1, CHUNK_BYTES // (per_series * _POINT_BYTES))
+    for start in range(0, count, at_once):
+        part = some_samples(samples, start, min(start + at_once, count))
+        yield _listed(_series(rows_of_samples(part), _stamps(part.times)))
+
+
+def vector_json(vector: Vector, time_ms: int, limit: int) -> Iterator[bytes]:
+    """An instant vector, in its own order."""
+    stamps, at_once = _stamps(np.array([time_ms])), CHUNK_BYTES // _SERIES_BYTES
+    count = min(limit, len(vector.labels))
+    for start in range(0, count, at_once):
+        rows = rows_of_vector(vector.rows(np.arange(start, min(start + at_once, count))))
+        yield _listed(_samples(rows, stamps))
+
+
+def _listed(texts: Iterable[bytes]) -> bytes:
+    return b"".join([text + b"," for text in texts])
+
+
+def result_json(groups: Sequence[Group], instant: bool, limit: int) -> tuple[str, Iterator[bytes], bool]:
+    """(resultType, the result's text in chunks, whether series were left out)."""
+    if not instant:
+        matrix = Matrix(groups)
+        return "matrix", _array(matrix_json(matrix, limit)), len(matrix.labels) > limit
+    ((steps, value),) = [(group.steps, group.value) for group in groups]
+    match value:
+        case Vector():
+            return "vector", _array(vector_json(value, steps.start, limit)), len(value.labels) > limit
+        case Samples():
+            return "matrix", _array(samples_json(value, limit)), len(value.labels) > limit
+        case Scalar(values):
+            return "scalar", iter([_pair(steps, orjson.dumps(double_texts(values)[0]))]), False
+        case String(text):
+            return "string", iter([_pair(steps, orjson.dumps(text))]), False
+    raise TypeError(f"no answer is a {type(value).__name__}")
+
+
+def _pair(steps: Steps, text: bytes) -> bytes:
+    return b"[" + stamp(steps.start) + b"," + text + b"]"
+
+
+def _array(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Chunks whose items end with commas, as one JSON array; a chunk is held back until it is known to be the last."""
+    before = b"["
+    for chunk in chunks:
+        if chunk:
+            yield before
+            before = chunk
+    yield (before[:-1] if before != b"[" else before) + b"]"

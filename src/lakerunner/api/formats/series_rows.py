@@ -1,0 +1,106 @@
+"""Series and their samples as rows of doubles, and their text: what every form of an answer is written from.
+
+Comes in: a Vector or Samples. Goes out: for each series the text of its doubles, each with what stands around it, made
+by one call into machine code for many series (float_text.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from lakerunner.api.formats.float_text import VALUE_BYTES, Around, Bytes, Points, write_points
+from lakerunner.model.labels import Labels
+from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
+from lakerunner.plan.vectors.histogram import Histogram
+from lakerunner.plan.vectors.values import Samples, Vector
+
+
+@dataclass(frozen=True)
+class Texts:
+    """One behind the other, with where each ends."""
+
+    bytes: Bytes
+    ends: Ints
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes]) -> Texts:
+        ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+        return cls(np.frombuffer(b"".join(texts), np.uint8), ends)
+
+    def __getitem__(self, number: int) -> bytes:
+        start = int(self.ends[number - 1]) if number else 0
+        return self.bytes[start : int(self.ends[number])].tobytes()
+
+    @cached_property
+    def longest(self) -> int:
+        return int(np.diff(self.ends, prepend=0).max(initial=0))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some series' samples: those of series n are at `first[n]:last[n]`, at the time of number place - n * stride."""
+
+    labels: Sequence[Labels]
+    values: Floats
+    present: Bools
+    histograms: Objects | None
+    first: Ints
+    last: Ints
+    stride: int
+
+    def floats(self) -> Bools:
+        if self.histograms is None:
+            return self.present
+        found: Bools = self.present & (self.histograms == None)  # noqa: E711 - of each place
+        return found
+
+    def histograms_of(self, row: int) -> Iterator[tuple[int, Histogram]]:
+        """(number of the time, histogram)"""
+        if self.histograms is None:
+            return
+        for place in range(self.first[row], self.last[row]):
+            if self.present[place] and self.histograms[place] is not None:
+                yield place - row * self.stride, self.histograms[place]
+
+
+def rows_of_vector(vector: Vector) -> Rows:
+    count, steps = vector.values.shape
+    first = np.arange(count, dtype=np.int64) * steps
+    flat = None if vector.histograms is None else vector.histograms.ravel()
+    return Rows(vector.labels, vector.values.ravel(), vector.present.ravel(), flat, first, first + steps, steps)
+
+
+def rows_of_samples(samples: Samples) -> Rows:
+    """Their times are numbered as their places are."""
+    offsets = np.asarray(samples.offsets, np.int64)
+    present = np.ones(len(samples.values), np.bool_)
+    return Rows(samples.labels, samples.values, present, samples.histograms, offsets[:-1], offsets[1:], 0)
+
+
+def written_rows(rows: Rows, stamps: Texts, heads: Texts, middle: bytes, tail: bytes, *, quotes: bool) -> Iterator[bytes]:
+    """Of each row, its doubles with what stands around them (float_text.py)."""
+    if not len(rows.labels):
+        return
+    bits = np.ascontiguousarray(rows.values, np.float64).view(np.uint64)
+    points = Points(bits, np.ascontiguousarray(rows.floats()), rows.first, rows.last, rows.stride)
+    fixed = [np.frombuffer(one, np.uint8) for one in (middle, tail)]
+    around = Around(heads.bytes, heads.ends, stamps.bytes, stamps.ends, fixed[0], fixed[1], quotes)
+    width = heads.longest + stamps.longest + len(middle) + len(tail) + VALUE_BYTES + 2
+    out = np.empty(int(np.sum(rows.last - rows.first)) * width, np.uint8)
+    ends = np.empty(len(rows.labels), np.int64)
+    write_points(out, ends, points, around)
+    text = memoryview(out)
+    yield from (bytes(text[start:end]) for start, end in pairwise([0, *ends.tolist()]))
+
+
+def some_samples(samples: Samples, from_: int, to: int) -> Samples:
+    """These series."""
+    start, end = int(samples.offsets[from_]), int(samples.offsets[to])
+    histograms = None if samples.histograms is None else samples.histograms[start:end]
+    offsets = samples.offsets[from_ : to + 1] - start
+    return Samples(samples.labels[from_:to], offsets, samples.times[start:end], samples.values[start:end], histograms)

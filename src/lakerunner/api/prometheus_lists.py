@@ -1,0 +1,173 @@
+"""What there is to ask about, as Prometheus lists it: series, labels and their values, metadata, exemplars.
+
+A list is whole, or says that it was cut: at the `limit` that was asked for, or at the server's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lakerunner.api.formats.float_text import double_texts
+from lakerunner.api.formats.prometheus_json import labels_json, stamp
+from lakerunner.api.limits import QueryLimits
+from lakerunner.api.prometheus_errors import BAD_DATA, Refused, query_text, running
+from lakerunner.api.prometheus_parameters import Parameters, invalid, unescaped_label
+from lakerunner.api.prometheus_response import TRUNCATED, account_warnings, success, whole
+from lakerunner.api.stream import while_connected
+from lakerunner.model.caller import Caller
+from lakerunner.model.errors import UserError
+from lakerunner.model.labels import Labels
+from lakerunner.model.time import MAX_NS, MIN_NS
+from lakerunner.plan.vectors.expression import Expression, Matcher, Selector, parts
+from lakerunner.promql.parse import parse, parse_selector
+from lakerunner.query.metrics.answer import Listing, MetricsLake
+
+Selectors = list[tuple[Matcher, ...]]
+_MS_NS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Lists:
+    """`most` rows are listed where no limit is asked for."""
+
+    lake: MetricsLake
+    limits: QueryLimits
+    most: int
+
+    async def series(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+        if not given.all("match[]"):
+            raise Refused(BAD_DATA, "no match[] parameter provided")
+        limit, (start, end) = given.count("limit"), _time_range(given)
+        try:
+            selectors = read_selectors(given.all("match[]"))
+        except Refused as error:
+            raise invalid("match[]", error.message) from error
+        listed = partial(self.lake.series, caller.organization.id, selectors, start, end, now_ns=now_ns)
+        listing = await self._listed(request, caller, lambda: listed(limit=limit or self.most))
+        return self._response(request, listing, [dict(labels) for labels in listing.rows], limit)
+
+    async def label_names(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+        limit, (start, end) = given.count("limit"), _time_range(given)
+        selectors = read_selectors(given.all("match[]"))
+        listed = partial(self.lake.label_names, caller.organization.id, selectors, start, end, now_ns=now_ns)
+        listing = await self._listed(request, caller, lambda: listed(limit=limit or self.most))
+        return self._response(request, listing, listing.rows, limit)
+
+    async def label_values(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+        name = unescaped_label(given.path["name"])
+        limit, (start, end) = given.count("limit"), _time_range(given)
+        selectors = read_selectors(given.all("match[]"))
+        listed = partial(self.lake.label_values, caller.organization.id, name, selectors, start, end, now_ns=now_ns)
+        listing = await self._listed(request, caller, lambda: listed(limit=limit or self.most))
+        return self._response(request, listing, listing.rows, limit)
+
+    async def metadata(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+        limit, per_metric = _number(given, "limit"), _number(given, "limit_per_metric")
+        if limit == 0:
+            return whole(request, success({}))
+        listed = partial(self.lake.metadata, caller.organization.id, metric=given.text("metric") or None, now_ns=now_ns)
+        most, per_metric = limit if limit > 0 else self.most, max(per_metric, 0)
+        listing = await self._listed(request, caller, lambda: listed(limit=most, limit_per_metric=per_metric))
+        found: dict[str, list[dict[str, str]]] = {}
+        for metric, type_, help_, unit in listing.rows:
+            found.setdefault(metric, []).append({"type": type_, "help": help_, "unit": unit})
+        return self._response(request, listing, found, max(limit, 0))
+
+    async def exemplars(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
+        start, end = _time_range(given)
+        try:
+            selectors = selectors_in(parse(given.text("query")))
+        except UserError as error:
+            raise Refused(BAD_DATA, query_text(error)) from error
+        if not selectors:
+            return whole(request, success([]))
+        listed = partial(self.lake.exemplars, caller.organization.id, selectors, start, end, now_ns)
+        listing = await self._listed(request, caller, listed)
+        rows = b",".join(_exemplars(labels, exemplars) for labels, exemplars in listing.rows)
+        warnings = account_warnings(listing.account)
+        tail = orjson.dumps({"warnings": warnings})[1:] if warnings else b"}"
+        body = b'{"status":"success","data":[' + rows + b"]" + (b"," if warnings else b"") + tail
+        return whole(request, body)
+
+    async def _listed(self, request: Request, caller: Caller, work: Callable[[], Listing]) -> Listing:
+        """The work is not stopped by a client that leaves; its slot is held until it has ended."""
+        with await while_connected(request, self.limits.slot(caller)):
+            try:
+                return await to_thread.run_sync(work)
+            except Exception as error:
+                raise running(error) from error
+
+    def _response(self, request: Request, listing: Listing, data: Any, limit: int) -> Response:
+        warnings = account_warnings(listing.account)
+        if listing.truncated:
+            warnings.append(TRUNCATED if limit else f"{TRUNCATED} metrics_max_series {self.most}")
+        return whole(request, success(data, warnings))
+
+
+def read_selectors(texts: Sequence[str]) -> Selectors:
+    """Of `match[]`. Refused where one would choose every series."""
+    found: Selectors = []
+    for text in texts:
+        try:
+            found.append(parse_selector(text))
+        except UserError as error:
+            raise Refused(BAD_DATA, query_text(error)) from error
+        if all(map(_matches_nothing, found[-1])):
+            raise Refused(BAD_DATA, "match[] must contain at least one non-empty matcher")
+    return found
+
+
+def selectors_in(expression: Expression) -> Selectors:
+    """The matchers of every selector in it, in order, each once."""
+    found: dict[tuple[Matcher, ...], None] = {}
+    waiting = [expression]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, Selector):
+            found[one.matchers] = None
+        waiting = [*parts(one), *waiting]
+    return list(found)
+
+
+def _matches_nothing(matcher: Matcher) -> bool:
+    """Whether a series without the label meets it."""
+    if matcher.op in ("=", "!="):
+        return (matcher.value == "") == (matcher.op == "=")
+    found = pc.match_substring_regex(pa.array([""]), f"^(?s:{matcher.value})$")[0].as_py()
+    return bool(found) == (matcher.op == "=~")
+
+
+def _time_range(given: Parameters) -> tuple[int, int]:
+    """In ms, both ends included."""
+    start, end = given.time("start", MIN_NS), given.time("end", MAX_NS)
+    if end < start:
+        raise Refused(BAD_DATA, "end timestamp must not be before start timestamp")
+    return -(-start // _MS_NS) if start == MIN_NS else start // _MS_NS, end // _MS_NS
+
+
+def _number(given: Parameters, name: str) -> int:
+    """-1 where it is not given."""
+    try:
+        return int(given.text(name) or -1)
+    except ValueError:
+        raise Refused(BAD_DATA, f"{name} must be a number") from None
+
+
+def _exemplars(labels: Labels, exemplars: Sequence[dict[str, Any]]) -> bytes:
+    values = double_texts(np.array([one["value"] for one in exemplars], np.float64))
+    written = (
+        b'{"labels":%s,"value":"%s","timestamp":%s}' % (labels_json(one["labels"]), text.encode(), stamp(one["timestamp"]))
+        for one, text in zip(exemplars, values, strict=True)
+    )
+    return b'{"seriesLabels":%s,"exemplars":[%s]}' % (labels_json(labels), b",".join(written))

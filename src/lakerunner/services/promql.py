@@ -1,0 +1,209 @@
+"""`lakerunner promql`: one question in PromQL, its answer as a plot, a table, JSON or CSV.
+
+Points come as server-sent events, which end with `done` or `error`: an answer that breaks off is an error, never short.
+Exit codes are those of `lakerunner sql`.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import click
+import numpy as np
+from rich.console import Console
+
+from lakerunner.api.errors import error_from
+from lakerunner.api.formats.float_text import double_texts
+from lakerunner.api.time_range import time_range
+from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.services.ask import INCOMPLETE
+from lakerunner.services.client import Client, Ended, OnProgress, broken_off
+from lakerunner.services.plot import Line, plot
+from lakerunner.services.show import drawn, error_text, progress_bar, show_rows, warn
+
+FORMS = ("plot", "table", "json", "csv")
+_MS_NS = 1_000_000
+_PLOT_HEIGHT, _PAGE_COLUMNS = 16, 100
+_ROUND_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+
+
+@dataclass(frozen=True)
+class Question:
+    """`start` and `end` as the native API reads times; `step` "" for one that fits; `instant`: at `end` alone."""
+
+    text: str
+    start: str = ""
+    end: str = ""
+    step: str = ""
+    instant: bool = False
+    partial: bool = False
+
+    def body(self, now_ns: int, columns: int) -> dict[str, Any]:
+        """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for; 0: as
+        many as the server likes."""
+        time = time_range({"s": self.start, "e": self.end}, now_ns)
+        start, end = time.start_ns // _MS_NS, time.end_ns // _MS_NS
+        step = self.step or (f"{_fitting_step(end - start, columns)}s" if columns and not self.instant else "")
+        said = {"q": self.text, "s": _iso(start), "e": _iso(end), "instant": self.instant, "partial": self.partial}
+        return said | ({"step": step} if step else {})
+
+
+@dataclass
+class Series:
+    label: str
+    tags: Mapping[str, str]
+    points: list[tuple[int, float]] = field(default_factory=list)
+    histograms: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+
+@dataclass
+class Answer:
+    """`texts`: of a query that is a string."""
+
+    series: list[Series] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    step_ms: int = 1
+    notes: list[str] = field(default_factory=list)
+    ended: Ended = field(default_factory=Ended)
+
+
+def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> int:
+    """The exit code."""
+    try:
+        return _asked(client, question, form or ("table" if question.instant else "plot"), now_ns)
+    except LakerunnerError as error:
+        _say(error_text(error, question.text))
+        return 1
+
+
+def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PAGE_COLUMNS)
+    body = question.body(now_ns, 2 * max(10, console.width - 10) if form == "plot" else 0)
+    if form == "json":
+        sys.stdout.buffer.write(client.download_promql(body) + b"\n")
+        return 0
+    with progress_bar(sys.stderr.isatty()) as on_progress:
+        answer = read_answer(client, body, on_progress)
+    if form == "csv":
+        write_csv(answer, sys.stdout)
+    elif form == "plot" and not question.instant and not answer.texts:
+        _show_plot(answer, body, console)
+    else:
+        show_table(answer, sys.stdout)
+    for note in answer.notes:
+        _say(note)
+    warn(answer.ended, _say)
+    return 0 if answer.ended.complete else INCOMPLETE
+
+
+def read_answer(client: Client, body: Mapping[str, Any], on_progress: OnProgress) -> Answer:
+    answer, by_label = Answer(), dict[str, Series]()
+    with client.promql(body) as events:
+        for event in events:
+            data = event.get("data", {})
+            match event["type"]:
+                case "result":
+                    _take(answer, by_label, data)
+                case "progress":
+                    on_progress(data["segments_done"], data["segments_total"])
+                case "error":
+                    raise error_from({"kind": data["code"], **data})
+                case "done":
+                    answer.step_ms = data["step"]
+                    answer.notes = [f"{text}" for level in ("warnings", "infos") for text in data[level]]
+                    answer.ended = Ended(0, data["complete"], tuple(data["missing"]), data["degraded"])
+                    return answer
+    raise broken_off()
+
+
+def _take(answer: Answer, by_label: dict[str, Series], data: dict[str, Any]) -> None:
+    if "text" in data:
+        answer.texts.append(data["text"])
+        return
+    series = by_label.get(data["label"])
+    if series is None:
+        series = by_label[data["label"]] = Series(data["label"], data["tags"])
+        answer.series.append(series)
+    if "histogram" in data:
+        series.histograms.append((data["timestamp"], data["histogram"]))
+    else:
+        series.points.append((data["timestamp"], float(data["value"])))
+
+
+def show_table(answer: Answer, output: TextIO) -> None:
+    """A row for each point: when, every label a column, the value last."""
+    if answer.texts:
+        output.write("".join(f"{drawn(text)}\n" for text in answer.texts))
+        return
+    names = sorted({name for series in answer.series for name in series.tags})
+    moments = {time for series in answer.series for time, _ in _values(series)}
+    rows = [
+        {**series.tags, "time": _iso(time), "value": text} for series in answer.series for time, text in _values(series)
+    ]
+    columns = [*names, "value"] if len(moments) == 1 else ["time", *names, "value"]
+    show_rows(columns, rows, output)
+
+
+def write_csv(answer: Answer, output: TextIO) -> None:
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow(["timestamp", "series", "value"])
+    for series in answer.series:
+        writer.writerows([_iso(time), series.label, text] for time, text in _values(series))
+    writer.writerows(["", "", text] for text in answer.texts)
+
+
+def histogram_line(histogram: Mapping[str, Any]) -> str:
+    """In one line: {count:3, sum:4.5, (0.5,1]:2, [-1,1]:1}."""
+    brackets = ("(]", "[)", "()", "[]")
+    buckets = (f"{brackets[n][0]}{low},{high}{brackets[n][1]}:{count}" for n, low, high, count in histogram.get("buckets", []))
+    return "{" + ", ".join([f"count:{histogram['count']}", f"sum:{histogram['sum']}", *buckets]) + "}"
+
+
+def _values(series: Series) -> Iterator[tuple[int, str]]:
+    texts = double_texts(np.array([value for _, value in series.points], np.float64))
+    yield from ((time, text) for (time, _), text in zip(series.points, texts, strict=True))
+    yield from ((time, histogram_line(one)) for time, one in series.histograms)
+
+
+def _show_plot(answer: Answer, body: Mapping[str, Any], console: Console) -> None:
+    lines = [Line(drawn(one.label), one.points, answer.step_ms) for one in answer.series if one.points]
+    start, end = (round(datetime.fromisoformat(body[name]).timestamp() * 1000) for name in ("s", "e"))
+    height = min(_PLOT_HEIGHT, max(5, shutil.get_terminal_size().lines - len(lines) - 4))
+    if lines or not answer.series:
+        for text in plot(lines, start, end, console.width - 5, height):
+            console.print(text, overflow="ellipsis", no_wrap=True)
+    for one in (one for one in answer.series if one.histograms):
+        time, histogram = one.histograms[-1]
+        console.print(f"{drawn(one.label)} at {_iso(time)}: {histogram_line(histogram)}", markup=False, highlight=False)
+
+
+def _fitting_step(range_ms: int, columns: int) -> int:
+    """Seconds."""
+    least = range_ms / 1000 / columns
+    return next((s for s in _ROUND_SECONDS if s >= least), int(least) + 1)
+
+
+def _iso(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
+
+
+def question_of(text: str, options: Mapping[str, Any]) -> Question:
+    """From the command's options."""
+    start, end, time = (options[name] or "" for name in ("start", "end", "time"))
+    instant = bool(options["instant"] or time)
+    if instant and (start or options["step"]):
+        raise UserError("an instant has one --time: --start and --step are of a range")
+    if time and end:
+        raise UserError("--time and --end are both there: give one of them")
+    return Question(text, start, time or end, options["step"] or "", instant, options["partial"])
+
+
+def _say(sentence: str) -> None:
+    click.echo(drawn(sentence), err=True)
