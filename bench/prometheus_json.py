@@ -43,8 +43,12 @@ def main() -> None:
     print(f"{shape[0] * shape[1]:,} points")
     for name, values in kinds.items():
         group = Group(steps, Vector(labels, values, np.ones(shape, bool)))
-        ours, theirs = best(given.repeat, lambda group=group: by_us(group), lambda group=group: by_orjson(group, labels))
-        print(f"  {name:8} ours {ours * 1e3:7.1f} ms   orjson {theirs * 1e3:7.1f} ms   {ours / theirs:.2f}x of its time")
+        ours, theirs = best(
+            given.repeat, lambda group=group: by_us(group), lambda group=group: by_orjson(group, labels)
+        )
+        print(
+            f"  {name:8} ours {ours * 1e3:7.1f} ms   orjson {theirs * 1e3:7.1f} ms   {ours / theirs:.2f}x of its time"
+        )
 
 
 def by_us(group: Group) -> bytes:

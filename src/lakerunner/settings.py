@@ -72,7 +72,9 @@ class Settings:
     query_seconds: float = _setting(300.0, "longest run of one query")
     query_max_rows: int = _setting(1_000_000, "most rows of one answer")
     metrics_max_series: int = _setting(200_000, "most series of one PromQL answer or list; more are refused, or cut")
-    metrics_max_samples: int = _setting(50_000_000, "samples that one PromQL query holds in memory at most, 16 bytes each")
+    metrics_max_samples: int = _setting(
+        50_000_000, "samples that one PromQL query holds in memory at most, 16 bytes each"
+    )
     query_spool_bytes: int = _setting(4 << 30, "rows of one table that a query over several gathers on disk at most")
     unit_max_bytes: int = _setting(1 << 30, "bytes of segments in one unit of work; less than a worker's cache")
     unit_max_rows: int = _setting(50_000_000, "most rows that one unit of work gives")

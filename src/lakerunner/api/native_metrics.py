@@ -101,8 +101,8 @@ class NativeMetricsApi:
         slot = await while_connected(request, self.limits.slot(wanted.caller))
 
         def parts() -> Iterator[list[str]]:
-            how = {"limit": MAX_LISTED + 1, "now_ns": wanted.now_ns}
-            yield self.lake.label_values(organization, name, *where, **how).rows
+            most, now_ns = MAX_LISTED + 1, wanted.now_ns
+            yield self.lake.label_values(organization, name, *where, limit=most, now_ns=now_ns).rows
 
         beating = with_signs(value_events(parts()), lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
         return Stream(beating, said.EVENTS, slot.release)
@@ -179,7 +179,9 @@ def _family(name: str, known: dict[str, list[dict[str, str]]]) -> str:
     """The metric that a series belongs to: a histogram's series have an ending behind its name."""
     if name in known:
         return name
-    return next((name.removesuffix(e) for e in _SERIES_ENDINGS if name.endswith(e) and name.removesuffix(e) in known), name)
+    return next(
+        (name.removesuffix(e) for e in _SERIES_ENDINGS if name.endswith(e) and name.removesuffix(e) in known), name
+    )
 
 
 async def _events(answer: MetricsAnswer, asked: PromqlAsked) -> AsyncGenerator[bytes]:
@@ -188,7 +190,7 @@ async def _events(answer: MetricsAnswer, asked: PromqlAsked) -> AsyncGenerator[b
     try:
         async for chunk in with_signs(chunks, signs.after, min(PROGRESS_SECONDS, HEARTBEAT_SECONDS)):
             yield chunk
-    except Exception as error:  # noqa: BLE001 - told to the client, and logged where it is a bug
+    except Exception as error:  # told to the client, and logged where it is a bug
         if not isinstance(error, LakerunnerError):
             _logger.error("a query of metrics failed", exc_info=error)
         told = error_body(error)

@@ -14,7 +14,16 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
 from lakerunner.api.errors import error_body, retry_after
-from lakerunner.model.errors import Busy, LakerunnerError, NotAllowed, NotAuthenticated, NotFound, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import (
+    Busy,
+    LakerunnerError,
+    NotAllowed,
+    NotAuthenticated,
+    NotFound,
+    TooLarge,
+    Unavailable,
+    UserError,
+)
 
 BAD_DATA, EXECUTION, TIMEOUT, INTERNAL = "bad_data", "execution", "timeout", "internal"
 UNAVAILABLE, NOT_FOUND = "unavailable", "not_found"

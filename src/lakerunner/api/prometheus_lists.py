@@ -10,15 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lakerunner.api.formats.float_text import double_texts
 from lakerunner.api.formats.prometheus_json import labels_json, stamp
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.prometheus_errors import BAD_DATA, Refused, query_text, running
@@ -30,6 +26,7 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.plan.vectors.expression import Expression, Matcher, Selector, parts
+from lakerunner.plan.vectors.histogram_text import json_number
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.query.metrics.answer import Listing, MetricsLake
 
@@ -123,8 +120,6 @@ def read_selectors(texts: Sequence[str]) -> Selectors:
             found.append(parse_selector(text))
         except UserError as error:
             raise Refused(BAD_DATA, query_text(error)) from error
-        if all(map(_matches_nothing, found[-1])):
-            raise Refused(BAD_DATA, "match[] must contain at least one non-empty matcher")
     return found
 
 
@@ -138,14 +133,6 @@ def selectors_in(expression: Expression) -> Selectors:
             found[one.matchers] = None
         waiting = [*parts(one), *waiting]
     return list(found)
-
-
-def _matches_nothing(matcher: Matcher) -> bool:
-    """Whether a series without the label meets it."""
-    if matcher.op in ("=", "!="):
-        return (matcher.value == "") == (matcher.op == "=")
-    found = pc.match_substring_regex(pa.array([""]), f"^(?s:{matcher.value})$")[0].as_py()
-    return bool(found) == (matcher.op == "=~")
 
 
 def _time_range(given: Parameters) -> tuple[int, int]:
@@ -165,9 +152,9 @@ def _number(given: Parameters, name: str) -> int:
 
 
 def _exemplars(labels: Labels, exemplars: Sequence[dict[str, Any]]) -> bytes:
-    values = double_texts(np.array([one["value"] for one in exemplars], np.float64))
     written = (
-        b'{"labels":%s,"value":"%s","timestamp":%s}' % (labels_json(one["labels"]), text.encode(), stamp(one["timestamp"]))
-        for one, text in zip(exemplars, values, strict=True)
+        b'{"labels":%s,"value":"%s","timestamp":%s}'
+        % (labels_json(one["labels"]), json_number(one["value"]).encode(), stamp(one["timestamp"]))
+        for one in exemplars
     )
     return b'{"seriesLabels":%s,"exemplars":[%s]}' % (labels_json(labels), b",".join(written))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -163,5 +163,3 @@ def _stats(answer: MetricsAnswer, seconds: tuple[float, float]) -> dict[str, Any
         "execTotalTime": spent,
     }
     return {"timings": timings, "samples": {"samplesRead": account["rows"]}, "lakerunner": account}
-
-

@@ -1,5 +1,5 @@
-"""Answers of the Prometheus API: {"status": "success", "data": ..., "warnings": ..., "infos": ...}, packed with gzip for
-those who take it, small ones at once and large ones as they are written.
+"""Answers of the Prometheus API: {"status": "success", "data": ..., "warnings": ..., "infos": ...}, packed with gzip
+for those who take it, small ones at once and large ones as they are written.
 """
 
 from __future__ import annotations

@@ -15,13 +15,12 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import click
-import numpy as np
 from rich.console import Console
 
 from lakerunner.api.errors import error_from
-from lakerunner.api.formats.float_text import double_texts
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.plan.vectors.histogram_text import json_number
 from lakerunner.services.ask import INCOMPLETE
 from lakerunner.services.client import Client, Ended, OnProgress, broken_off
 from lakerunner.services.plot import Line, plot
@@ -161,13 +160,14 @@ def write_csv(answer: Answer, output: TextIO) -> None:
 def histogram_line(histogram: Mapping[str, Any]) -> str:
     """In one line: {count:3, sum:4.5, (0.5,1]:2, [-1,1]:1}."""
     brackets = ("(]", "[)", "()", "[]")
-    buckets = (f"{brackets[n][0]}{low},{high}{brackets[n][1]}:{count}" for n, low, high, count in histogram.get("buckets", []))
+    buckets = (
+        f"{brackets[n][0]}{low},{high}{brackets[n][1]}:{count}" for n, low, high, count in histogram.get("buckets", [])
+    )
     return "{" + ", ".join([f"count:{histogram['count']}", f"sum:{histogram['sum']}", *buckets]) + "}"
 
 
 def _values(series: Series) -> Iterator[tuple[int, str]]:
-    texts = double_texts(np.array([value for _, value in series.points], np.float64))
-    yield from ((time, text) for (time, _), text in zip(series.points, texts, strict=True))
+    yield from ((time, json_number(value)) for time, value in series.points)
     yield from ((time, histogram_line(one)) for time, one in series.histograms)
 
 

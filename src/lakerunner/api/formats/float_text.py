@@ -226,7 +226,9 @@ def write_points(out: Any, ends: Any, points: Any, around: Any) -> None:
             bits = points.bits[place]
             stamp = place - row * points.stride
             at = _put_copy(out, at, around.heads, head_from, around.head_ends[row])
-            at = _put_copy(out, at, around.stamps, around.stamp_ends[stamp - 1] if stamp else 0, around.stamp_ends[stamp])
+            at = _put_copy(
+                out, at, around.stamps, around.stamp_ends[stamp - 1] if stamp else 0, around.stamp_ends[stamp]
+            )
             at = _put_copy(out, at, around.middle, 0, len(around.middle))
             quoted = around.quotes and (bits & _INFINITE) == _INFINITE
             if quoted:
@@ -240,20 +242,3 @@ def write_points(out: Any, ends: Any, points: Any, around: Any) -> None:
                 at += 1
             at = _put_copy(out, at, around.tail, 0, len(around.tail))
         ends[row] = at
-
-
-def double_texts(values: npt.NDArray[np.float64]) -> list[str]:
-    """Of these few. Those of many points go by write_points."""
-    count = len(values)
-    if not count:
-        return []
-    none, places = np.zeros(0, np.uint8), np.arange(count, dtype=np.int64)
-    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
-    points = Points(bits, np.ones(count, np.bool_), places, places + 1, 0)
-    zeros = np.zeros(count, np.int64)
-    around = Around(none, zeros, none, zeros, none, none, False)
-    out, ends = np.empty(count * VALUE_BYTES, np.uint8), np.empty(count, np.int64)
-    write_points(out, ends, points, around)
-    text = out.tobytes().decode("ascii", "replace")
-    starts = [0, *ends[:-1].tolist()]
-    return [text[start:end] for start, end in zip(starts, ends.tolist(), strict=True)]

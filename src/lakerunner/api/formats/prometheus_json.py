@@ -7,16 +7,16 @@ are brought together only while it is written. A double is written as Prometheus
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import orjson
 
-from lakerunner.api.formats.float_text import double_texts
 from lakerunner.api.formats.series_rows import Rows, Texts, rows_of_samples, rows_of_vector, some_samples, written_rows
 from lakerunner.model.labels import NO_LABELS, Labels
 from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.histogram_text import json_buckets
+from lakerunner.plan.vectors.histogram_text import json_buckets, json_number
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
 from lakerunner.query.metrics.answer import Group
 
@@ -31,13 +31,9 @@ def stamp(time_ms: int) -> bytes:
 
 
 def histogram_json(histogram: Histogram) -> bytes:
-    count, total = double_texts(np.array([histogram.count, histogram.sum]))
+    said: dict[str, Any] = {"count": json_number(histogram.count), "sum": json_number(histogram.sum)}
     buckets = json_buckets(histogram)
-    said = {"count": count, "sum": total}
-    if buckets:
-        bounds = double_texts(np.array([number for _, *numbers in buckets for number in numbers]))
-        said |= {"buckets": [[one[0], *bounds[3 * n : 3 * n + 3]] for n, one in enumerate(buckets)]}
-    return orjson.dumps(said)
+    return orjson.dumps(said | ({"buckets": buckets} if buckets else {}))
 
 
 def labels_json(labels: Labels) -> bytes:
@@ -170,7 +166,7 @@ def result_json(groups: Sequence[Group], instant: bool, limit: int) -> tuple[str
         case Samples():
             return "matrix", _array(samples_json(value, limit)), len(value.labels) > limit
         case Scalar(values):
-            return "scalar", iter([_pair(steps, orjson.dumps(double_texts(values)[0]))]), False
+            return "scalar", iter([_pair(steps, orjson.dumps(json_number(float(values[0]))))]), False
         case String(text):
             return "string", iter([_pair(steps, orjson.dumps(text))]), False
     raise TypeError(f"no answer is a {type(value).__name__}")

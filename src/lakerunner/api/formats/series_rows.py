@@ -24,7 +24,7 @@ from lakerunner.plan.vectors.values import Samples, Vector
 class Texts:
     """One behind the other, with where each ends."""
 
-    bytes: Bytes
+    text: Bytes
     ends: Ints
 
     @classmethod
@@ -34,7 +34,7 @@ class Texts:
 
     def __getitem__(self, number: int) -> bytes:
         start = int(self.ends[number - 1]) if number else 0
-        return self.bytes[start : int(self.ends[number])].tobytes()
+        return self.text[start : int(self.ends[number])].tobytes()
 
     @cached_property
     def longest(self) -> int:
@@ -82,20 +82,21 @@ def rows_of_samples(samples: Samples) -> Rows:
     return Rows(samples.labels, samples.values, present, samples.histograms, offsets[:-1], offsets[1:], 0)
 
 
-def written_rows(rows: Rows, stamps: Texts, heads: Texts, middle: bytes, tail: bytes, *, quotes: bool) -> Iterator[bytes]:
+def written_rows(
+    rows: Rows, stamps: Texts, heads: Texts, middle: bytes, tail: bytes, *, quotes: bool
+) -> Iterator[bytes]:
     """Of each row, its doubles with what stands around them (float_text.py)."""
     if not len(rows.labels):
         return
     bits = np.ascontiguousarray(rows.values, np.float64).view(np.uint64)
     points = Points(bits, np.ascontiguousarray(rows.floats()), rows.first, rows.last, rows.stride)
     fixed = [np.frombuffer(one, np.uint8) for one in (middle, tail)]
-    around = Around(heads.bytes, heads.ends, stamps.bytes, stamps.ends, fixed[0], fixed[1], quotes)
+    around = Around(heads.text, heads.ends, stamps.text, stamps.ends, fixed[0], fixed[1], quotes)
     width = heads.longest + stamps.longest + len(middle) + len(tail) + VALUE_BYTES + 2
     out = np.empty(int(np.sum(rows.last - rows.first)) * width, np.uint8)
     ends = np.empty(len(rows.labels), np.int64)
     write_points(out, ends, points, around)
-    text = memoryview(out)
-    yield from (bytes(text[start:end]) for start, end in pairwise([0, *ends.tolist()]))
+    yield from (out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()]))
 
 
 def some_samples(samples: Samples, from_: int, to: int) -> Samples:
@@ -104,3 +105,9 @@ def some_samples(samples: Samples, from_: int, to: int) -> Samples:
     histograms = None if samples.histograms is None else samples.histograms[start:end]
     offsets = samples.offsets[from_ : to + 1] - start
     return Samples(samples.labels[from_:to], offsets, samples.times[start:end], samples.values[start:end], histograms)
+
+
+def warm() -> None:
+    """Have the machine code ready, so that no query waits for its compilation."""
+    rows = rows_of_vector(Vector([()], np.ones((1, 1)), np.ones((1, 1), np.bool_)))
+    list(written_rows(rows, Texts.of([b"0"]), Texts.of([b""]), b",", b",", quotes=False))
