@@ -55,7 +55,9 @@ class MemoryLake:
     def promql(self, organization: UUID, question: MetricsQuestion) -> MemoryAnswer:
         self.asked.append(question)
         expression = resolve(parse(question.text), question.steps, question.instant)
-        return MemoryAnswer(self, organization, question, kind_of(expression, FUNCTIONS), account=self.account)
+        kind = kind_of(expression, FUNCTIONS)
+        question.check(kind)
+        return MemoryAnswer(self, organization, question, kind, account=self.account)
 
     def series(
         self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, *, limit: int, now_ns: int

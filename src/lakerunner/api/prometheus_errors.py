@@ -54,7 +54,9 @@ class Refused(Exception):
 
 def query_text(error: UserError) -> str:
     """As Prometheus writes an error in a query: the place first."""
-    return f"{error.position.line}:{error.position.column}: {error.message}" if error.position else error.message
+    if error.position:
+        return f"{error.position.line}:{error.position.column}: {error.message}"
+    return f"unknown position: {error.message}" if error.message.startswith("parse error: ") else error.message
 
 
 def running(error: Exception) -> Exception:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from lakerunner.api.formats.prometheus_json import labels_json, stamp
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.prometheus_errors import BAD_DATA, Refused, query_text, running
-from lakerunner.api.prometheus_parameters import Parameters, invalid, unescaped_label
+from lakerunner.api.prometheus_parameters import MIN_MS, Parameters, invalid, unescaped_label
 from lakerunner.api.prometheus_response import TRUNCATED, account_warnings, success, whole
 from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
@@ -28,6 +28,7 @@ from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.plan.vectors.expression import Expression, Matcher, Selector, parts
 from lakerunner.plan.vectors.histogram_text import json_number
 from lakerunner.promql.parse import parse, parse_selector
+from lakerunner.query.account import Account
 from lakerunner.query.metrics.answer import Listing, MetricsLake
 
 Selectors = list[tuple[Matcher, ...]]
@@ -51,14 +52,14 @@ class Lists:
         except Refused as error:
             raise invalid("match[]", error.message) from error
         listed = partial(self.lake.series, caller.organization.id, selectors, start, end, now_ns=now_ns)
-        listing = await self._listed(request, caller, lambda: listed(limit=limit or self.most))
+        listing = await self._within(request, caller, (start, end), lambda: listed(limit=limit or self.most))
         return self._response(request, listing, [dict(labels) for labels in listing.rows], limit)
 
     async def label_names(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
         limit, (start, end) = given.count("limit"), _time_range(given)
         selectors = read_selectors(given.all("match[]"))
         listed = partial(self.lake.label_names, caller.organization.id, selectors, start, end, now_ns=now_ns)
-        listing = await self._listed(request, caller, lambda: listed(limit=limit or self.most))
+        listing = await self._within(request, caller, (start, end), lambda: listed(limit=limit or self.most))
         return self._response(request, listing, listing.rows, limit)
 
     async def label_values(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
@@ -66,7 +67,7 @@ class Lists:
         limit, (start, end) = given.count("limit"), _time_range(given)
         selectors = read_selectors(given.all("match[]"))
         listed = partial(self.lake.label_values, caller.organization.id, name, selectors, start, end, now_ns=now_ns)
-        listing = await self._listed(request, caller, lambda: listed(limit=limit or self.most))
+        listing = await self._within(request, caller, (start, end), lambda: listed(limit=limit or self.most))
         return self._response(request, listing, listing.rows, limit)
 
     async def metadata(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
@@ -83,6 +84,8 @@ class Lists:
 
     async def exemplars(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
         start, end = _time_range(given)
+        if end < start:
+            raise Refused(BAD_DATA, "end timestamp must not be before start timestamp")
         try:
             selectors = selectors_in(parse(given.text("query")))
         except UserError as error:
@@ -96,6 +99,12 @@ class Lists:
         tail = orjson.dumps({"warnings": warnings})[1:] if warnings else b"}"
         body = b'{"status":"success","data":[' + rows + b"]" + (b"," if warnings else b"") + tail
         return whole(request, body)
+
+    async def _within(
+        self, request: Request, caller: Caller, time: tuple[int, int], work: Callable[[], Listing]
+    ) -> Listing:
+        """Nothing where the end is before the start."""
+        return await self._listed(request, caller, work) if time[0] <= time[1] else Listing([], False, Account())
 
     async def _listed(self, request: Request, caller: Caller, work: Callable[[], Listing]) -> Listing:
         """The work is not stopped by a client that leaves; its slot is held until it has ended."""
@@ -136,11 +145,9 @@ def selectors_in(expression: Expression) -> Selectors:
 
 
 def _time_range(given: Parameters) -> tuple[int, int]:
-    """In ms, both ends included."""
+    """In ms, both ends included; the end may be before the start."""
     start, end = given.time("start", MIN_NS), given.time("end", MAX_NS)
-    if end < start:
-        raise Refused(BAD_DATA, "end timestamp must not be before start timestamp")
-    return -(-start // _MS_NS) if start == MIN_NS else start // _MS_NS, end // _MS_NS
+    return max(start // _MS_NS, MIN_MS), end // _MS_NS
 
 
 def _number(given: Parameters, name: str) -> int:

@@ -72,16 +72,28 @@ class Asked:
     @classmethod
     def _of(cls, given: Parameters, steps: Steps, limit: int, now_ns: int, *, instant: bool) -> Asked:
         timeout = given.duration("timeout") if given.text("timeout") else 0
-        lookback = read_duration("lookback_delta", given.text("lookback_delta")) if given.text("lookback_delta") else 0
+        lookback = _lookback(given.text("lookback_delta"))
         question = MetricsQuestion(
             given.text("query"),
             steps,
             instant,
             now_ns,
-            lookback // _MS_NS if lookback >= _MS_NS else LOOKBACK_MS,
+            lookback,
             given.flag("partial_response"),
         )
         return cls(question, limit, timeout, given.text("stats"))
+
+
+def _lookback(text: str) -> int:
+    """In ms."""
+    if not text:
+        return LOOKBACK_MS
+    try:
+        asked = read_duration("lookback_delta", text) // _MS_NS
+    except Refused as error:
+        why = error.message.partition(": ")[2]
+        raise Refused(BAD_DATA, f"error parsing lookback delta duration: {why}") from error
+    return asked if asked > 0 else LOOKBACK_MS
 
 
 def _within(name: str, time_ms: int) -> int:
@@ -146,6 +158,11 @@ def _body(
     stats = b',"stats":' + orjson.dumps(_stats(answer, seconds)) if asked.stats else b""
     warnings = account_warnings(account) + notes_texts(notes, "warning", question.text)
     warnings += [TRUNCATED] if cut else []
+    if asked.stats not in ("", "true", "all"):
+        warnings.append(
+            f'value "{asked.stats}" for parameter "stats" is deprecated and will be rejected in the next major '
+            'release, use "true" or "all"'
+        )
     said: dict[str, Any] = {"warnings": warnings, "infos": notes_texts(notes, "info", question.text)}
     tail = orjson.dumps({name: texts for name, texts in said.items() if texts})[1:]
     return chain([head], result, [stats + b"}" + (b"," if len(tail) > 1 else b"") + tail])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from lakerunner.model.errors import TooLarge
+from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.plan.vectors.expression import (
     Aggregate,
     Binary,
@@ -67,7 +67,7 @@ def parse_selector(text: str) -> tuple[Matcher, ...]:
     if cursor.kind != END:
         raise cursor.unexpected()
     if all(map(matches_empty, found.matchers)):
-        raise refusal(text, 0, "match[] must contain at least one non-empty matcher")
+        raise UserError("match[] must contain at least one non-empty matcher")
     return found.matchers
 
 

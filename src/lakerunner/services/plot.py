@@ -1,7 +1,7 @@
 """Series as a plot of a terminal: lines of braille dots, axes with round numbers, a legend.
 
 Comes in: series of (time, value) and the times between which they lie. Goes out: text with colours. A missing step, a
-NaN and an infinity are gaps. Where lines meet, the later series has the colour.
+NaN, an infinity and what is nearly one are gaps. Where lines meet, the later series has the colour.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Line:
     gap_ms: int
 
     def finite(self) -> Iterator[tuple[int, float]]:
-        return ((time, value) for time, value in self.points if math.isfinite(value))
+        return ((time, value) for time, value in self.points if _drawable(value))
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def plot(lines: Sequence[Line], start_ms: int, end_ms: int, width: int, height: 
         yield Text("no values to plot")
         return
     ticks = _ticks(min(values), max(values), max(2, height // 4))
-    names = {tick: short(tick, ticks[1] - ticks[0]) for tick in ticks}
+    names = dict(zip(ticks, _tick_texts(ticks), strict=True))
     margin = max(map(len, names.values()))
     frame = Frame(start_ms, end_ms, ticks[0], ticks[-1], max(10, width - margin - 2), height)
     canvas = Canvas(frame.width, height)
@@ -99,21 +99,37 @@ def plot(lines: Sequence[Line], start_ms: int, end_ms: int, width: int, height: 
     yield from _legend(drawn, len(lines))
 
 
-def short(value: float, step: float = 0.0) -> str:
-    """With a unit's letter, and as many digits as tell it from values a step away."""
-    size = max(abs(value), abs(step))
-    if not math.isfinite(value) or not size or not 1e-9 <= size < 1e15:
+def short(value: float) -> str:
+    """In four digits or so, with a unit's letter."""
+    if not math.isfinite(value) or not 1e-9 <= abs(value) < 1e15:
         return f"{value:.4g}"
-    unit, letter = next(((unit, letter) for unit, letter in _UNITS if size >= unit), _UNITS[-1])
-    digits = max(0, -math.floor(math.log10(step / unit) + 1e-9)) if step else 3
-    text = f"{value / unit:.{min(digits, 12)}f}"
-    return (text.rstrip("0").rstrip(".") if not step and "." in text else text) + letter
+    unit, letter = _unit(abs(value))
+    text = f"{value / unit:.3f}"
+    return text.rstrip("0").rstrip(".") + letter
+
+
+def _drawable(value: float) -> bool:
+    return abs(value) < 1e306  # so that what is computed with it is finite, too
+
+
+def _unit(size: float) -> tuple[float, str]:
+    return next(((unit, letter) for unit, letter in _UNITS if size >= unit), _UNITS[-1])
+
+
+def _tick_texts(ticks: Sequence[float]) -> list[str]:
+    """In one unit, with as many digits as tell them apart."""
+    step, size = ticks[1] - ticks[0], max(map(abs, ticks))
+    if not 1e-9 <= size < 1e15:
+        return [f"{tick:.4g}" for tick in ticks]
+    unit, letter = _unit(size)
+    digits = min(12, max(0, -math.floor(math.log10(step / unit) + 1e-9)))
+    return [f"{tick / unit:.{digits}f}{letter}" for tick in ticks]
 
 
 def _draw(canvas: Canvas, frame: Frame, line: Line, colour: str) -> None:
     before: tuple[int, int, int] | None = None
     for time, value in line.points:
-        if not math.isfinite(value):
+        if not _drawable(value):
             before = None
             continue
         x, y = frame.x(time), frame.y(value)

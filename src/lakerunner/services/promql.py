@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import click
+import orjson
 from rich.console import Console
 
 from lakerunner.api.errors import error_from
@@ -22,7 +23,7 @@ from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.plan.vectors.histogram_text import json_number
 from lakerunner.services.ask import INCOMPLETE
-from lakerunner.services.client import Client, Ended, OnProgress, broken_off
+from lakerunner.services.client import Client, Digits, Ended, OnProgress, broken_off
 from lakerunner.services.plot import Line, plot
 from lakerunner.services.show import drawn, error_text, progress_bar, show_rows, warn
 
@@ -44,13 +45,18 @@ class Question:
     partial: bool = False
 
     def body(self, now_ns: int, columns: int) -> dict[str, Any]:
-        """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for; 0: as
-        many as the server likes."""
+        """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for, at
+        whole steps; 0: as many as the server likes."""
         time = time_range({"s": self.start, "e": self.end}, now_ns)
         start, end = time.start_ns // _MS_NS, time.end_ns // _MS_NS
-        step = self.step or (f"{_fitting_step(end - start, columns)}s" if columns and not self.instant else "")
-        said = {"q": self.text, "s": _iso(start), "e": _iso(end), "instant": self.instant, "partial": self.partial}
-        return said | ({"step": step} if step else {})
+        said = {"q": self.text, "instant": self.instant, "partial": self.partial}
+        if self.step:
+            said["step"] = self.step
+        elif columns and not self.instant:
+            seconds = _fitting_step(end - start, columns)
+            said["step"] = f"{seconds}s"
+            start, end = start - start % (1000 * seconds), end - end % (1000 * seconds)
+        return said | {"s": _iso(start), "e": _iso(max(end, start + 1))}
 
 
 @dataclass
@@ -85,8 +91,9 @@ def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PAGE_COLUMNS)
     body = question.body(now_ns, 2 * max(10, console.width - 10) if form == "plot" else 0)
     if form == "json":
-        sys.stdout.buffer.write(client.download_promql(body) + b"\n")
-        return 0
+        answered = client.download_promql(body)
+        sys.stdout.buffer.write(answered + b"\n")
+        return 0 if orjson.loads(answered)["complete"] else INCOMPLETE
     with progress_bar(sys.stderr.isatty()) as on_progress:
         answer = read_answer(client, body, on_progress)
     if form == "csv":
@@ -115,7 +122,7 @@ def read_answer(client: Client, body: Mapping[str, Any], on_progress: OnProgress
                     raise error_from({"kind": data["code"], **data})
                 case "done":
                     answer.step_ms = data["step"]
-                    answer.notes = [f"{text}" for level in ("warnings", "infos") for text in data[level]]
+                    answer.notes = [*data["warnings"], *data["infos"]]
                     answer.ended = Ended(0, data["complete"], tuple(data["missing"]), data["degraded"])
                     return answer
     raise broken_off()
@@ -143,7 +150,9 @@ def show_table(answer: Answer, output: TextIO) -> None:
     names = sorted({name for series in answer.series for name in series.tags})
     moments = {time for series in answer.series for time, _ in _values(series)}
     rows = [
-        {**series.tags, "time": _iso(time), "value": text} for series in answer.series for time, text in _values(series)
+        {**series.tags, "time": _iso(time), "value": value}
+        for series in answer.series
+        for time, value in _values(series)
     ]
     columns = [*names, "value"] if len(moments) == 1 else ["time", *names, "value"]
     show_rows(columns, rows, output)
@@ -153,7 +162,7 @@ def write_csv(answer: Answer, output: TextIO) -> None:
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow(["timestamp", "series", "value"])
     for series in answer.series:
-        writer.writerows([_iso(time), series.label, text] for time, text in _values(series))
+        writer.writerows([_iso(time), series.label, getattr(value, "text", value)] for time, value in _values(series))
     writer.writerows(["", "", text] for text in answer.texts)
 
 
@@ -166,8 +175,8 @@ def histogram_line(histogram: Mapping[str, Any]) -> str:
     return "{" + ", ".join([f"count:{histogram['count']}", f"sum:{histogram['sum']}", *buckets]) + "}"
 
 
-def _values(series: Series) -> Iterator[tuple[int, str]]:
-    yield from ((time, json_number(value)) for time, value in series.points)
+def _values(series: Series) -> Iterator[tuple[int, Digits | str]]:
+    yield from ((time, Digits(json_number(value))) for time, value in series.points)
     yield from ((time, histogram_line(one)) for time, one in series.histograms)
 
 

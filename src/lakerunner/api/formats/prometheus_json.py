@@ -42,7 +42,7 @@ def labels_json(labels: Labels) -> bytes:
 
 def _pairs(rows: Rows, stamps: Texts) -> Iterator[bytes]:
     """Of each row `[time,"value"],` for each of its doubles."""
-    no_heads = Texts(np.zeros(0, np.uint8), np.zeros(len(rows.labels), np.int64))
+    no_heads = Texts(np.frombuffer(b"", np.uint8), np.zeros(len(rows.labels), np.int64))
     return written_rows(rows, stamps, no_heads, b"", b'"],', quotes=False)
 
 

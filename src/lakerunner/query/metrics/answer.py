@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from lakerunner.model.errors import UserError
 from lakerunner.plan.vectors.expression import Kind, Matcher
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
@@ -26,6 +27,12 @@ class MetricsQuestion:
     now_ns: int
     lookback_ms: int = LOOKBACK_MS
     partial: bool = False
+
+    def check(self, kind: Kind) -> None:
+        """UserError where an expression of this kind has no value over a range."""
+        if not self.instant and kind in (Kind.STRING, Kind.MATRIX):
+            shown = "range vector" if kind is Kind.MATRIX else kind.value
+            raise UserError(f'invalid expression type "{shown}" for range query, must be Scalar or instant Vector')
 
 
 @dataclass(frozen=True)

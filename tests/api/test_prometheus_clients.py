@@ -1,0 +1,204 @@
+"""Clients of Prometheus that know nothing of us: the calls of Grafana's Prometheus data source, promtool; and a real
+Prometheus, whose answers to the same requests are ours to the last byte."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.test_prometheus_api import BAD, NOW, RANGE, UP
+from conformance.peer import prometheus
+from lakerunner.api.formats.series_rows import warm
+from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from servers.peers import peer, run_peer
+from suites.metrics_lake import MemoryLake, metrics_server, sample_lake
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[str]:
+    """Where a data source is pointed to."""
+    warm()
+    with metrics_server(sample_lake(NOW), NOW * 1_000_000, keys={"secret": DEFAULT_ORGANIZATION}) as url:
+        yield f"{url}/prometheus"
+
+
+class Grafana:
+    """The calls that Grafana's Prometheus data source makes, with its parameters: POST with a form for queries and
+    lists, GET where the API has no POST, the key as a header or as the password of basic authentication."""
+
+    def __init__(self, root: str) -> None:
+        self._http = httpx.Client(
+            base_url=root,
+            timeout=60,
+            headers={"user-agent": "Grafana/12.1.0", "accept-encoding": "gzip", "authorization": "Bearer secret"},
+        )
+
+    def resource(self, method: str, path: str, given: dict[str, Any]) -> Any:
+        """Its backend passes calls of the editor on as they are."""
+        sent = {"data": given} if method == "POST" else {"params": given}
+        response = self._http.request(method, path, headers={"x-datasource-uid": "lake"}, **sent)
+        assert response.status_code == 200, response.text
+        body = response.json()
+        assert body["status"] == "success"
+        return body["data"]
+
+    def range(self, expr: str, start: int, end: int, step: float) -> Any:
+        given = {"query": expr, "start": f"{start}", "end": f"{end}", "step": f"{step:g}"}
+        return self.resource("POST", "/api/v1/query_range", given)
+
+    def instant(self, expr: str, at: float) -> Any:
+        return self.resource("POST", "/api/v1/query", {"query": expr, "time": f"{at:.3f}"})
+
+
+@pytest.fixture
+def grafana(root: str) -> Grafana:
+    return Grafana(root)
+
+
+def test_grafana_saves_and_tests_a_data_source(grafana: Grafana) -> None:
+    assert grafana.instant("1+1", NOW / 1000)["result"] == [NOW / 1000, "2"]
+    build = grafana.resource("GET", "/api/v1/status/buildinfo", {})
+    assert [int(part) for part in build["version"].split(".")] == [3, 15, 0]
+    assert "features" not in build  # which would say that rules can be written here, as with Mimir
+    assert grafana.resource("GET", "/api/v1/rules", {}) == {"groups": []}
+
+
+def test_grafana_fills_its_editor(grafana: Grafana) -> None:
+    within = {"start": str(NOW // 1000 - 3600), "end": str(NOW // 1000)}
+    names = grafana.resource("GET", "/api/v1/label/__name__/values", {**within, "limit": "40000"})
+    assert names == ["http.size", "http_requests_total", "up"]
+    some = grafana.resource(
+        "GET", "/api/v1/label/__name__/values", {**within, "match[]": '{__name__=~".*http.*"}', "limit": "100"}
+    )
+    assert some == ["http.size", "http_requests_total"]
+    labels = grafana.resource("POST", "/api/v1/labels", {**within, "match[]": 'http_requests_total{job="cart"}'})
+    assert labels == ["__name__", "code", "instance", "job"]
+    values = grafana.resource(
+        "GET", "/api/v1/label/code/values", {**within, "match[]": 'http_requests_total{job="cart"}'}
+    )
+    assert values == ["200", "500"]
+    assert grafana.resource("GET", "/api/v1/label/U__k8s_2e_pod/values", within) == ["a"]
+    assert grafana.resource("POST", "/api/v1/series", {**within, "match[]": "up", "limit": "40000"}) == UP
+    metadata = grafana.resource("GET", "/api/v1/metadata", {"limit": "40000"})
+    assert metadata["http_requests_total"] == [{"type": "counter", "help": "Requests.", "unit": ""}]
+    found = grafana.resource("POST", "/api/v1/query_exemplars", {**within, "query": "up"})
+    assert found == []
+
+
+def test_grafana_draws_a_panel(grafana: Grafana) -> None:
+    """Times are aligned to the step, instants come for tables and variables."""
+    matrix = grafana.range("sum(rate(http_requests_total[1m0s])) by (job)", NOW // 1000 - 300, NOW // 1000, 15)
+    assert matrix["resultType"] == "matrix"
+    assert [len(series["values"]) for series in matrix["result"]] == [21, 21]
+    vector = grafana.instant("topk(1, http_requests_total)", NOW / 1000)
+    assert [row["metric"]["job"] for row in vector["result"]] == ["cart"]
+    series = grafana.resource("GET", "/api/v1/series", {"match[]": 'http_requests_total{code="500"}'})
+    assert [labels["job"] for labels in series] == ["cart", "pay"]
+
+
+def test_a_wrong_key_is_told_to_grafana(root: str) -> None:
+    response = httpx.post(f"{root}/api/v1/query", data={"query": "1+1"}, auth=("any", "wrong"))
+    assert (response.status_code, response.json()["status"]) == (401, "error")
+
+
+@pytest.fixture(scope="module")
+def served_now() -> Iterator[str]:
+    """promtool asks for the present."""
+    peer("promtool")
+    warm()
+    now = int(time.time()) // 15 * 15_000
+    with metrics_server(sample_lake(now), now * 1_000_000) as url:
+        yield f"{url}/prometheus"
+
+
+def test_promtool_asks(served_now: str) -> None:
+    now = int(time.time())
+    instant = json.loads(run_peer("promtool", "query", "instant", "-o", "json", served_now, "up"))
+    assert [(row["metric"], row["value"][1]) for row in instant] == [(labels, "1") for labels in UP]
+    ranged = run_peer(
+        "promtool",
+        "query",
+        "range",
+        "-o",
+        "json",
+        f"--start={now - 60}",
+        f"--end={now}",
+        "--step=30s",
+        served_now,
+        "up * 2",
+    )
+    assert [{value for _, value in series["values"]} for series in json.loads(ranged)] == [{"2"}, {"2"}]
+    assert run_peer("promtool", "query", "labels", served_now, "job").split() == ["cart", "pay"]
+    listed = run_peer("promtool", "query", "series", "--match=up", served_now)
+    assert listed.splitlines() == [
+        '{__name__="up", instance="cart-1:80", job="cart"}',
+        '{__name__="up", instance="pay-1:80", job="pay"}',
+    ]
+    for what in ("healthy", "ready"):
+        run_peer("promtool", "check", what, f"--url={served_now}")
+
+
+def test_promtool_shows_our_errors(served_now: str) -> None:
+    done = subprocess.run(
+        [peer("promtool"), "query", "instant", served_now, "sum("],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert 'bad_data: invalid parameter "query": 1:5: parse error: unclosed left parenthesis' in done.stderr
+
+
+SAME = [
+    ("query", {"query": "1", "time": "-5.0005"}),
+    ("query", {"query": "vector(1) / 3", "time": "12.0065"}),
+    ("query", {"query": "'x'", "time": "1"}),
+    ("query", {"query": "vector(1e21) or vector(-0.0000001)", "time": "1"}),
+    ("query", {"query": "a * on () group_left b", "time": "1"}),
+    ("query", {"query": "vector(NaN)", "time": "2024-05-01T12:00:00.123456789+02:00", "limit": "1"}),
+    ("query_range", {**RANGE, "query": "1", "step": "1h"}),
+    ("query_range", {"query": "time() / 7", "start": "1.2345", "end": "9", "step": "0.7"}),
+    ("query_range", {"query": "label_replace(vector(1), 'a', '<&>\"', '', '')", "start": "1", "end": "2", "step": "1"}),
+    ("query", {"query": "up", "limit": "x"}),
+    ("query", {"query": "histogram_quantile(2, vector(1))", "time": "1"}),
+    ("label/U__a_zz_/values", {}),
+    ("labels", {"start": "2", "end": "1"}),
+    ("metadata", {"limit": "x"}),
+    ("rules", {}),
+    ("alerts", {}),
+    ("format_query", {"query": "sum(a)by(b)+1"}),
+    ("series", {"match[]": "nothing"}),
+]
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A real Prometheus and ours, both empty."""
+    warm()
+    work: Path = tmp_path_factory.mktemp("peer") / "prometheus"
+    with prometheus(work) as theirs, metrics_server(MemoryLake(), NOW * 1_000_000) as ours:
+        yield f"{theirs}/api/v1", f"{ours}/prometheus/api/v1"
+
+
+@pytest.mark.parametrize(("path", "given"), [*((path, given) for path, given, _ in BAD), *SAME])
+def test_a_real_prometheus_answers_the_same(both: tuple[str, str], path: str, given: dict[str, str]) -> None:
+    theirs, ours = (httpx.get(f"{base}/{path}", params=given, timeout=60) for base in both)
+    assert (ours.status_code, ours.text.strip()) == (theirs.status_code, theirs.text.strip())
+
+
+def test_a_real_prometheus_parses_the_same(both: tuple[str, str]) -> None:
+    for query in (
+        "sum by (b) (rate(a{x=~'y'}[5m] offset 1m)) / on (b) group_left (c) d",
+        "quantile(0.5, -a)",
+        "a @ end()",
+    ):
+        theirs, ours = (httpx.get(f"{base}/parse_query", params={"query": query}).json() for base in both)
+        assert ours == theirs
