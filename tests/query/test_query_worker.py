@@ -17,6 +17,7 @@ from lakerunner.model.errors import Corrupt, TooLarge, UserError
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.unit import WorkUnit
+from lakerunner.query.units import unit_from_bytes
 from lakerunner.query.worker import QueryWorker
 
 ENDLESS = "SELECT count(*) FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = -1"
@@ -276,7 +277,7 @@ class TestIsolation:
         )
         assert forged != honest
         with pytest.raises(Corrupt, match="not one of organization"):
-            WorkUnit.from_bytes(forged)
+            unit_from_bytes(forged)
 
     @pytest.mark.parametrize(
         "sql",

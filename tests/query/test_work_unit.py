@@ -13,6 +13,7 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.plan.scan import Attribute, Contains, Equals, Present
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.unit import WorkUnit
+from lakerunner.query.units import unit_from_bytes
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def unit() -> WorkUnit:
 
 
 def test_there_and_back(unit: WorkUnit) -> None:
-    assert WorkUnit.from_bytes(unit.to_bytes()) == unit
+    assert unit_from_bytes(unit.to_bytes()) == unit
 
 
 def test_column_sets_travel_once(unit: WorkUnit) -> None:
@@ -69,4 +70,4 @@ def test_a_segment_of_another_signal_is_refused() -> None:
 )
 def test_what_is_no_unit_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
-        WorkUnit.from_bytes(data)
+        unit_from_bytes(data)

@@ -1,8 +1,8 @@
 """A query worker over HTTP: a work unit in, an Arrow IPC stream out, in frames that can end with an error.
 
-POST /internal/v1/run with a WorkUnit as JSON. The response is frames of one kind byte, a four-byte big-endian
-length and that many bytes: `A` is a piece of one Arrow IPC stream, `E` an error as JSON, `Z` the end, with the
-account (query/account.py) as JSON. A response without `Z` is not whole. docs/formats/workers.md has all of it.
+POST /internal/v1/run with a unit (query/units.py) as JSON. The response is frames of one kind byte, a four-byte
+big-endian length and that many bytes: `A` is a piece of one Arrow IPC stream, `E` an error as JSON, `Z` the end, with
+the account (query/account.py) as JSON. A response without `Z` is not whole. docs/formats/workers.md has all of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakerunner.api.openapi import ANY, JSON, WORKER_KEY, Body, Endpoint, Operat
 from lakerunner.api.stream import Stream, in_thread
 from lakerunner.model.errors import LakerunnerError, NotAuthenticated
 from lakerunner.query.answer import Answer
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.units import Unit, unit_from_bytes
 
 UNIT_MAX_BYTES = 64 << 20
 KEY_HEADER = "x-lakerunner-worker-key"
@@ -47,7 +47,7 @@ class WorkerApi:
     """`key` is the secret of this cluster; empty on loopback only. `threads`: as many as units may run or wait, and
     a few; with fewer, units that wait would keep those that run from being read."""
 
-    run: Callable[[WorkUnit], Answer]
+    run: Callable[[Unit], Answer]
     key: str
     threads: CapacityLimiter
 
@@ -57,7 +57,7 @@ class WorkerApi:
     async def execute(self, request: Request) -> Response:
         if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), self.key):
             raise NotAuthenticated("this worker takes units only from a query-api with its worker_key")
-        unit = WorkUnit.from_bytes(await read_body(request, UNIT_MAX_BYTES))
+        unit = unit_from_bytes(await read_body(request, UNIT_MAX_BYTES))
         answer = self.run(unit)
         return Stream(_frames(answer, self.threads), "application/vnd.lakerunner.frames", answer.close)
 

@@ -22,7 +22,7 @@ from lakerunner.api.worker import KEY_HEADER
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.units import Unit
 from lakerunner.query.workers import Worker
 
 _CONNECT_SECONDS = 3.0
@@ -57,7 +57,7 @@ class _RemoteWorker:
         self.name = url
         self._client = client
 
-    def run(self, unit: WorkUnit) -> Answer:
+    def run(self, unit: Unit) -> Answer:
         request = self._client.build_request("POST", f"{self.name}/internal/v1/run", content=unit.to_bytes())
         try:
             response = self._client.send(request, stream=True)

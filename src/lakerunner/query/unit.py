@@ -45,10 +45,9 @@ class WorkUnit:
         return json.dumps(unit, separators=(",", ":")).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> WorkUnit:
-        """Corrupt if these are not the bytes of a work unit of this version, or it mixes organizations."""
+    def from_json(cls, unit: Any) -> WorkUnit:
+        """Corrupt if this is not a work unit of this version, or it mixes organizations."""
         try:
-            unit = json.loads(data)
             if unit["version"] != _VERSION:
                 raise Corrupt(f"work unit of version {unit['version']}: this worker takes version {_VERSION}")
             leaf = Leaf(_scan(unit["scan"]), unit["sql"], unit["steady"])

@@ -11,14 +11,20 @@ from threading import Event
 
 import duckdb
 
+from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.query.account import Account
+from lakerunner.query.answer import Answer
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.guard import check_sql
 from lakerunner.query.instance import Instances
+from lakerunner.query.metrics.run import MetricsRunning
+from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.query.metrics.unit import MetricsUnit
 from lakerunner.query.running import Running
 from lakerunner.query.scan import quoted, relation_sql
 from lakerunner.query.slots import Slots
 from lakerunner.query.unit import WorkUnit
+from lakerunner.query.units import Unit
 
 
 def units_at_once(setting: int) -> int:
@@ -42,9 +48,12 @@ class QueryWorker:
         self._cache = cache
         self._instances = instances
         self._clock = clock
+        self._metrics = MetricSegments(cache, instances)
 
-    def run(self, unit: WorkUnit) -> Running:
+    def run(self, unit: Unit) -> Answer:
         """At once: the work begins when the answer is looked at."""
+        if isinstance(unit, MetricsUnit):
+            return MetricsRunning(unit, self._metrics, self.slots, FUNCTIONS, self._clock)
         work = _Work(self, unit)
         return Running(unit.leaf.sql, work.open, self._instances.limits, work)
 

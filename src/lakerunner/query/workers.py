@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lakerunner.query.answer import Answer
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.units import Unit
 
 
 class Worker(Protocol):
@@ -16,7 +16,7 @@ class Worker(Protocol):
     def name(self) -> str:
         """The same as long as it keeps its cache; segments are hashed onto it. No secret is in it."""
 
-    def run(self, unit: WorkUnit) -> Answer:
+    def run(self, unit: Unit) -> Answer:
         """At once. What the answer raises says who is to blame: Lost if this worker broke off or cannot be reached,
         so that another may take the unit over; Unavailable if the object store is away from where it stands."""
 

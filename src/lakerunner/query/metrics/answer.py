@@ -27,6 +27,7 @@ class MetricsQuestion:
     now_ns: int
     lookback_ms: int = LOOKBACK_MS
     partial: bool = False
+    streamed: bool = False
 
     def check(self, kind: Kind) -> None:
         """UserError where an expression of this kind has no value over a range."""

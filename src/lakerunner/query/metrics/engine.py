@@ -1,0 +1,282 @@
+"""A PromQL question in, an answer out: parse, cut into groups and fragments, have these worked out, evaluate the rest.
+
+Whose segments are picked is the `organization` argument, which comes from the caller's key; the text has no say in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from threading import Event, Timer
+from uuid import UUID
+
+import numpy as np
+
+from lakerunner.model.errors import TooLarge, UserError
+from lakerunner.model.time import TimeRange
+from lakerunner.plan.scan import Scan
+from lakerunner.plan.vectors.aggregations import SPLITS
+from lakerunner.plan.vectors.aggregations.split import NotSplit
+from lakerunner.plan.vectors.evaluate import Evaluator, finished, in_order, kind_of
+from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher, Range
+from lakerunner.plan.vectors.function import Function
+from lakerunner.plan.vectors.notes import Note, Notes
+from lakerunner.plan.vectors.split import Fragment, split
+from lakerunner.plan.vectors.values import NO_SAMPLES, Partial, Samples, Steps, Value, Vector, Windows
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.parse import parse
+from lakerunner.promql.resolve import resolve
+from lakerunner.query.account import Account
+from lakerunner.query.failures import cancelled
+from lakerunner.query.known_segments import KnownSegments, Pick
+from lakerunner.query.metrics.answer import Group, MetricsAnswer, MetricsQuestion
+from lakerunner.query.metrics.gather import MetricsGather
+from lakerunner.query.metrics.groups import in_groups
+from lakerunner.query.metrics.joined import joined_samples, joined_vectors
+from lakerunner.query.metrics.names import metric_conditions
+from lakerunner.query.metrics.pieces import Piece
+from lakerunner.query.metrics.selection import Selection, Shard
+from lakerunner.query.metrics.unit import Evaluate, Fetch, MetricsUnit
+from lakerunner.query.workers import Workers
+
+_NS_PER_MS = 1_000_000
+_SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into parts, whoever works them out
+_SHARDS = 16
+
+
+@dataclass(frozen=True)
+class MetricsLimits:
+    """Of one query: series of an answer, samples and values in memory at once, seconds of running."""
+
+    max_series: int = 200_000
+    max_samples: int = 50_000_000
+    seconds: float = 300.0
+
+
+class MetricsEngine:
+    """Safe to use from many threads."""
+
+    def __init__(
+        self,
+        segments: KnownSegments,
+        workers: Workers,
+        limits: MetricsLimits = MetricsLimits(),  # noqa: B008 a frozen value
+        *,
+        functions: Mapping[str, Function] = FUNCTIONS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.segments = segments
+        self.workers = workers
+        self.limits = limits
+        self.functions = functions
+        self.clock = clock
+
+    def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
+        """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
+        parsed = parse(question.text)
+        kind = kind_of(parsed, self.functions)
+        if not question.instant and kind not in (Kind.SCALAR, Kind.VECTOR):
+            said = {Kind.MATRIX: "range vector", Kind.STRING: "string"}[kind]
+            raise UserError(f'invalid expression type "{said}" for range query, must be Scalar or instant Vector')
+        expression = resolve(parsed, question.steps, question.instant)
+        return _Asked(self, organization, question, expression, kind)
+
+
+class _Asked:
+    """One question on its way: a MetricsAnswer."""
+
+    def __init__(
+        self, engine: MetricsEngine, organization: UUID, question: MetricsQuestion, expression: Expression, kind: Kind
+    ) -> None:
+        self.kind = kind
+        self._engine = engine
+        self._question = question
+        self._expression = expression
+        self._fetching = Fetching(engine, organization, question)
+        self._notes = Notes()
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self._notes.all()
+
+    @property
+    def account(self) -> Account:
+        return self._fetching.account
+
+    def __iter__(self) -> Iterator[Group]:
+        question = self._question
+        try:
+            for steps in in_groups(question.steps) if question.streamed else (question.steps,):
+                value = self._group(steps)
+                if isinstance(value, Windows):
+                    yield Group(steps, windowed(value))
+                elif isinstance(value, Vector) and not question.instant:
+                    yield Group(steps, in_order(value))
+                else:
+                    yield Group(steps, value)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._fetching.close()
+
+    def _group(self, steps: Steps) -> Value:
+        try:
+            return self._evaluated(steps, fold=True)
+        except NotSplit:
+            return self._evaluated(steps, fold=False)
+
+    def _evaluated(self, steps: Steps, *, fold: bool) -> Value:
+        parts = split(self._expression, steps, self._engine.functions, fold=fold)
+        notes = Notes()
+        given = [self._fetching.fragment(fragment, notes) for fragment in parts.fragments]
+        evaluator = Evaluator(self._fetching, self._engine.functions, lookback=self._question.lookback_ms, given=given)
+        value = finished(evaluator.evaluate(parts.rest, steps))
+        if isinstance(value, Vector) and len(value) > self._engine.limits.max_series:
+            raise too_many_series(self._engine.limits)
+        self._notes.add(notes.all())
+        self._notes.add(evaluator.notes.all())
+        return value
+
+
+@dataclass
+class Fetching:
+    """What a question has workers do: the source of its evaluation (plan/vectors/function.py), and its fragments."""
+
+    engine: MetricsEngine
+    organization: UUID
+    question: MetricsQuestion
+    picked: Account = field(default_factory=Account)
+
+    def __post_init__(self) -> None:
+        self._gather = MetricsGather(self.engine.workers)
+        self._stopped = Event()
+        self._late = Event()
+        self._timer = Timer(self.engine.limits.seconds, self._end_late)
+        self._timer.daemon = True
+        self._timer.start()
+
+    @property
+    def account(self) -> Account:
+        return self.picked + self._gather.account
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self._stopped.set()
+        self._gather.close()
+
+    def _end_late(self) -> None:
+        self._late.set()
+        self.close()
+
+    def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
+        pieces = self._run(Selection(matchers, start, end), Fetch())
+        samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
+        self._check(len(samples), len(samples.times))
+        return samples
+
+    def fragment(self, fragment: Fragment, notes: Notes) -> Vector:
+        reach = _Reach()
+        Evaluator(reach, self.engine.functions, lookback=self.question.lookback_ms).evaluate(
+            fragment.expression, fragment.steps
+        )
+        task = Evaluate(fragment.expression, fragment.steps, self.question.lookback_ms)
+        pieces = self._run(reach.selection(), task)
+        for piece in pieces:
+            notes.add(piece.notes)
+        if isinstance(fragment.expression, Aggregate):
+            partials = [piece.value for piece in pieces if isinstance(piece.value, Partial)]
+            return SPLITS[fragment.expression.op].fold(fragment.expression, partials, notes)
+        vectors = [piece.value for piece in pieces if isinstance(piece.value, Vector)]
+        self._check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
+        return joined_vectors(vectors, len(fragment.steps))
+
+    def _run(self, selection: Selection, task: Evaluate | Fetch) -> list[Piece]:
+        self._check_time()
+        pick = self.pick(selection)
+        if not pick.segments:
+            return []
+        rows = sum(segment.rows for segment in pick.segments)
+        shards = max(1, min(_SHARDS, rows // _SHARD_ROWS))
+        units = [
+            MetricsUnit(
+                self.organization,
+                pick.segments,
+                Selection(selection.matchers, selection.start, selection.end, Shard(number, shards)),
+                task,
+                self.question.partial,
+                self.engine.limits.max_samples,
+            )
+            for number in range(shards)
+        ]
+        try:
+            return [piece for pieces in self._gather.run(units) for piece in pieces]
+        except UserError:
+            self._check_time()
+            raise
+
+    def _check_time(self) -> None:
+        if self._late.is_set():
+            raise UserError(f"stopped after {self.engine.limits.seconds:g} s: limit query_seconds")
+        if self._stopped.is_set():
+            raise cancelled()
+
+    def pick(self, selection: Selection) -> Pick:
+        time_ = TimeRange((selection.start + 1) * _NS_PER_MS, (selection.end + 1) * _NS_PER_MS)
+        scan = Scan("metrics", "metrics", time_, (), conditions=metric_conditions(selection.matchers))
+        pick = self.engine.segments.pick(self.organization, scan, self.question.now_ns)
+        self.picked += pick.account
+        return pick
+
+    def _check(self, series: int, points: int) -> None:
+        limits = self.engine.limits
+        if points > limits.max_samples:
+            raise TooLarge(
+                f"the query holds more than {limits.max_samples:,} samples at once (metrics_max_samples): "
+                "select fewer series, a shorter range or a larger step"
+            )
+        if series > limits.max_series:
+            raise too_many_series(limits)
+
+
+class _Reach:
+    """A source that notes what is asked of it, and has nothing: what a fragment's one selector looks at."""
+
+    def __init__(self) -> None:
+        self._asked: list[Selection] = []
+
+    def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
+        self._asked.append(Selection(matchers, start, end))
+        return NO_SAMPLES
+
+    def selection(self) -> Selection:
+        (asked,) = self._asked
+        return asked
+
+
+def too_many_series(limits: MetricsLimits) -> TooLarge:
+    return TooLarge(
+        f"more than {limits.max_series:,} series (metrics_max_series): add matchers, or aggregate them, "
+        "as in sum by (job) (...)"
+    )
+
+
+def windowed(value: Windows) -> Samples:
+    """The samples of the one step's windows, with their final labels."""
+    counts = value.last[:, 0] - value.first[:, 0]
+    kept = np.flatnonzero(counts)
+    samples = value.samples
+    if isinstance(value.expression, Range) and value.expression.selector.extended:
+        raise UserError("anchored and smoothed ranges are for functions: ask for the plain range")
+    places = np.concatenate(
+        [np.zeros(0, np.int64), *(np.arange(value.first[n, 0], value.last[n, 0]) for n in kept)]
+    ).astype(np.int64)
+    return Samples(
+        [samples.labels[n] for n in kept.tolist()],
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[kept])]),
+        samples.times[places],
+        samples.values[places],
+        None if samples.histograms is None else samples.histograms[places],
+        drop_name=samples.drop_name[kept],
+    )

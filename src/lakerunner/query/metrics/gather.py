@@ -1,0 +1,135 @@
+"""Units of metrics, done by many workers: handed out, gathered in the order of the units, the lost taken over.
+
+What always holds: each unit's pieces are there once and whole, or the whole ends with an error, or the account names
+what is missing. A worker that was lost is not asked again; a unit goes to each worker once at most; if the object store
+is away from a worker, one other is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from threading import Event, Lock
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable
+from lakerunner.model.time import TimeRange
+from lakerunner.query.account import Account, Missing
+from lakerunner.query.answer import Answer
+from lakerunner.query.assign import ranked
+from lakerunner.query.failures import cancelled
+from lakerunner.query.metrics.pieces import Piece, from_batch
+from lakerunner.query.metrics.unit import MetricsUnit
+from lakerunner.query.workers import Worker, Workers
+
+_AT_ONCE = 32
+_AT_ONCE_PER_WORKER = 2
+
+
+class MetricsGather:
+    """For one query. `run` is for one thread at a time; `close` for any."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._known = workers
+        self._lock = Lock()
+        self._closed = Event()
+        self._running: set[Answer] = set()
+        self._lost: dict[str, str] = {}
+        self.account = Account()
+
+    def run(self, units: Sequence[MetricsUnit]) -> list[list[Piece]]:
+        """The pieces of each unit."""
+        workers = {worker.name: worker for worker in self._known.here()}
+        if not workers:
+            raise Unavailable("no query worker is there: see the setting workers")
+        if len(units) == 1:
+            return [self._unit(units[0], 0, workers)]
+        at_once = min(_AT_ONCE, _AT_ONCE_PER_WORKER * len(workers), len(units))
+        with ThreadPoolExecutor(max(1, at_once), "metrics-gather") as pool:
+            futures = [pool.submit(self._unit, unit, n, workers) for n, unit in enumerate(units)]
+            return _all(futures)
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._lock:
+            running = list(self._running)
+        for answer in running:
+            answer.close()
+
+    def _unit(self, unit: MetricsUnit, number: int, workers: dict[str, Worker]) -> list[Piece]:
+        """By the worker that it falls to, or whoever can take it over."""
+        store_was_away = False
+        failure: LakerunnerError = Unavailable("no query worker can be reached")
+        for name in _ranked(unit, number, workers):
+            if name in self._lost:
+                continue
+            try:
+                return self._attempt(unit, workers[name])
+            except Lost as error:
+                self._lost[name] = str(error)
+                failure = Unavailable(f"no query worker can be reached: {'; '.join(self._lost.values())}")
+            except Busy as error:
+                failure = error
+            except Unavailable as error:
+                failure = error
+                if store_was_away:
+                    break
+                store_was_away = True
+        if unit.partial and unit.segments:
+            self._add(Account(missing=(_missing(unit, failure),)))
+            return []
+        raise failure
+
+    def _attempt(self, unit: MetricsUnit, worker: Worker) -> list[Piece]:
+        answer = worker.run(unit)
+        with closing(answer):
+            with self._lock:
+                self._running.add(answer)
+            try:
+                if self._closed.is_set():
+                    raise cancelled()
+                pieces = list(_pieces(answer))
+            finally:
+                with self._lock:
+                    self._running.discard(answer)
+        self._add(answer.account + Account(workers={worker.name: 1}))
+        return pieces
+
+    def _add(self, account: Account) -> None:
+        with self._lock:
+            self.account += account
+
+
+def _all(futures: Sequence[Future[Any]]) -> list[Any]:
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+
+
+def _pieces(answer: Answer) -> Iterable[Piece]:
+    """As they are where the work is done in this process."""
+    own = getattr(answer, "pieces", None)
+    if own is not None:
+        yield from own()
+        return
+    batch: pa.RecordBatch
+    for batch in answer:
+        yield from from_batch(batch)
+
+
+def _ranked(unit: MetricsUnit, number: int, workers: dict[str, Worker]) -> list[str]:
+    """Units over the same segments fall to different workers, the same ones every time."""
+    first = unit.segments[0].id.int if unit.segments else 0
+    return ranked(UUID(int=(first + number) % (1 << 128)), workers)
+
+
+def _missing(unit: MetricsUnit, error: Exception) -> Missing:
+    time = TimeRange(min(s.time.start_ns for s in unit.segments), max(s.time.end_ns for s in unit.segments))
+    return Missing(len(unit.segments), time, str(error))

@@ -1,0 +1,151 @@
+"""A unit of metrics, worked out by a worker of this process: samples block by block, each evaluated as it comes.
+
+What always holds: at most one block of samples is in memory, whatever the number of series; a unit that would give more
+points than it may is refused, with the limit's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from threading import Event
+
+import pyarrow as pa
+
+from lakerunner.model.errors import Corrupt, TooLarge
+from lakerunner.model.segment import Segment
+from lakerunner.plan.vectors.aggregations import SPLITS
+from lakerunner.plan.vectors.evaluate import Evaluator
+from lakerunner.plan.vectors.expression import Aggregate, Matcher
+from lakerunner.plan.vectors.function import Function
+from lakerunner.plan.vectors.values import Samples, Vector
+from lakerunner.query.account import Account, Missing
+from lakerunner.query.failures import cancelled
+from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, to_batch
+from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.query.metrics.unit import Evaluate, Fetch, List, MetricsUnit
+from lakerunner.query.slots import Slots
+
+
+class MetricsRunning:
+    """An Answer, and Pieces. One thread reads it; any thread may close it."""
+
+    schema: pa.Schema = SCHEMA
+
+    def __init__(
+        self,
+        unit: MetricsUnit,
+        segments: MetricSegments,
+        slots: Slots,
+        functions: Mapping[str, Function],
+        clock: Callable[[], float],
+    ) -> None:
+        self.account = Account()
+        self._unit = unit
+        self._segments = segments
+        self._slots = slots
+        self._functions = functions
+        self._clock = clock
+        self._stopped = Event()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return map(to_batch, self.pieces())
+
+    def pieces(self) -> Iterator[Piece]:
+        asked = self._clock()
+        with ExitStack() as held:
+            self._slots.take(held, self._stopped)
+            began = self._clock()
+            yield from self._limited(self._attempt(held))
+            self.account += Account(seconds={"wait": began - asked, "run": self._clock() - began})
+
+    def close(self) -> None:
+        self._stopped.set()
+
+    def _attempt(self, held: ExitStack) -> Iterator[Piece]:
+        """All segments at once; if one cannot be read and the answer may be partial, those that can."""
+        try:
+            found = list(self._over(self._unit.segments, held)) if self._unit.partial else None
+        except Corrupt:
+            found = list(self._over(self._readable(held), held))
+        yield from self._over(self._unit.segments, held) if found is None else found
+
+    def _readable(self, held: ExitStack) -> tuple[Segment, ...]:
+        good = []
+        for segment in self._unit.segments:
+            try:
+                list(self._over((segment,), held))
+            except Corrupt as error:
+                self.account += Account(missing=(Missing(1, segment.time, str(error)),))
+            else:
+                good.append(segment)
+        return tuple(good)
+
+    def _over(self, segments: tuple[Segment, ...], held: ExitStack) -> Iterator[Piece]:
+        task = self._unit.task
+        if isinstance(task, List):
+            yield from self._listed(task, segments, held)
+            return
+        for block in self._segments.samples(segments, self._unit.selection, held, self._count):
+            if self._stopped.is_set():
+                raise cancelled()
+            yield Piece(block) if isinstance(task, Fetch) else self._evaluated(task, block)
+
+    def _evaluated(self, task: Evaluate, block: Samples) -> Piece:
+        evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback)
+        expression = task.expression
+        if not isinstance(expression, Aggregate):
+            value = evaluator.evaluate(expression, task.steps)
+            if not isinstance(value, Vector):
+                raise TypeError(f"a fragment gives a vector, not {type(value).__name__}")
+            return Piece(value.occupied(), evaluator.notes.all())
+        vector = evaluator.evaluate(expression.inner, task.steps)
+        if not isinstance(vector, Vector):
+            raise TypeError(f"an aggregation takes a vector, not {type(vector).__name__}")
+        parameter = None if expression.parameter is None else evaluator.evaluate(expression.parameter, task.steps)
+        partial = SPLITS[expression.op].partial(expression, vector, parameter, evaluator.notes)
+        return Piece(partial, evaluator.notes.all())
+
+    def _listed(self, task: List, segments: tuple[Segment, ...], held: ExitStack) -> Iterator[Piece]:
+        rows = self._segments.listed(segments, self._unit.selection, task.what, held, self._count)
+        kept = []
+        for row in rows:
+            if self._stopped.is_set():
+                raise cancelled()
+            kept.append(row)
+            if len(kept) > task.limit:
+                break
+        yield Piece(Listed(kept))
+
+    def _count(self, account: Account) -> None:
+        self.account += account
+
+    def _limited(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        points = 0
+        for piece in pieces:
+            points += _points(piece)
+            if points > self._unit.max_points:
+                raise TooLarge(
+                    f"the query holds more than {self._unit.max_points:,} samples at once (metrics_max_samples): "
+                    "select fewer series, a shorter range or a larger step"
+                )
+            yield piece
+
+
+class _Block:
+    """The source of a fragment: its one selector gets these samples."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+
+    def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:  # noqa: ARG002
+        return self._samples
+
+
+def _points(piece: Piece) -> int:
+    match piece.value:
+        case Vector(_, values):
+            return values.size
+        case Samples(_, _, times):
+            return len(times)
+    return 0
