@@ -26,6 +26,7 @@ from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.selection import Selection, Shard
 
 ALL = (-(2**53), 2**53)
+WHOLE = Shard()
 T0 = 1_704_067_200_000  # 2024-01-01, ms
 NS = 1_000_000
 EVERY = (Matcher("__name__", "!=", ""),)
@@ -49,7 +50,7 @@ def plain(samples: Samples) -> dict[Labels, list[tuple[int, Any]]]:
 
 
 def bits(value: float) -> float | str:
-    return value if value == value else struct.pack(">d", value).hex()  # noqa: PLR0124
+    return value if value == value else struct.pack(">d", value).hex()
 
 
 def _value(samples: Samples, at: int) -> Any:
@@ -68,7 +69,9 @@ class MetricLake:
 
     def fresh(self) -> MetricSegments:
         """One that has seen nothing yet."""
-        return MetricSegments(SegmentCache(self.store, self.directory / f"cache-{id(self)}-{len(self.segments)}", 1 << 30))
+        return MetricSegments(
+            SegmentCache(self.store, self.directory / f"cache-{id(self)}-{len(self.segments)}", 1 << 30)
+        )
 
     def add(self, *fills: Callable[[Any], None], organization: Any = OWN, collector: str = "default") -> list[Segment]:
         """The segments of one request that these fill, in the order of ingest."""
@@ -94,7 +97,7 @@ class MetricLake:
         return self.add_data(_varint(len(message)) + message, "prw1")
 
     def blocks(
-        self, matchers: Sequence[Matcher], between: tuple[int, int] = ALL, shard: Shard = Shard(), **how: Any
+        self, matchers: Sequence[Matcher], between: tuple[int, int] = ALL, shard: Shard = WHOLE, **how: Any
     ) -> list[Samples]:
         return list(self.metrics.samples(self.segments, Selection(tuple(matchers), *between, shard), **how))
 
@@ -105,7 +108,9 @@ class MetricLake:
         return found
 
 
-def gauge(name: str, points: Iterable[tuple[int, float | int]], resource: Any = (), **labels: str) -> Callable[[Any], None]:
+def gauge(
+    name: str, points: Iterable[tuple[int, float | int]], resource: Any = (), **labels: str
+) -> Callable[[Any], None]:
     """Points are (ms, value)."""
 
     def fill(request: Any) -> None:
@@ -144,7 +149,9 @@ def prom(name: str, **labels: str) -> Labels:
 # Remote-write 1.0, by hand
 
 
-def written(labels: dict[str, str], samples: Iterable[tuple[int, float]] = (), histograms: Iterable[bytes] = ()) -> bytes:
+def written(
+    labels: dict[str, str], samples: Iterable[tuple[int, float]] = (), histograms: Iterable[bytes] = ()
+) -> bytes:
     parts = [_field(1, _field(1, n.encode()) + _field(2, v.encode())) for n, v in labels.items()]
     parts += [_field(2, b"\x09" + struct.pack("<d", value) + b"\x10" + _varint(time)) for time, value in samples]
     return b"".join(parts) + b"".join(_field(4, one) for one in histograms)

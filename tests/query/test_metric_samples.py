@@ -88,7 +88,7 @@ def test_what_prometheus_sent_is_seen_as_it_was_sent(lake: MetricLake) -> None:
         written({"__name__": "a.b", "job": "x", "_l": "1"}, [(T0, 1.5), (T0 + 1, stale)]),
         written({"__name__": "plain", "job": "x"}, [(T0, 2.0)]),
     )
-    lake.add(gauge("c.d", [(T0, 1.0)], **{"_l": "1"}))
+    lake.add(gauge("c.d", [(T0, 1.0)], _l="1"))
     sent = {prom("a.b", job="x", _l="1"): [(T0, 1.5), (T0 + 1, bits(stale))]}
     assert lake.samples((Matcher("_l", "=", "1"),)) == sent
     assert lake.samples((Matcher("key_l", "=", "1"),)) == {prom("c_d", key_l="1"): [(T0, 1.0)]}

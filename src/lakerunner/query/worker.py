@@ -48,7 +48,7 @@ class QueryWorker:
         self._cache = cache
         self._instances = instances
         self._clock = clock
-        self._metrics = MetricSegments(cache, instances)
+        self._metrics = MetricSegments(cache)
 
     def run(self, unit: Unit) -> Answer:
         """At once: the work begins when the answer is looked at."""

@@ -11,17 +11,16 @@ from dataclasses import dataclass, field
 from threading import Event, Timer
 from uuid import UUID
 
-import numpy as np
-
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.time import TimeRange
+from lakerunner.plan.aggregations import SPLITS
+from lakerunner.plan.aggregations.split import NotSplit
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.vectors.aggregations import SPLITS
-from lakerunner.plan.vectors.aggregations.split import NotSplit
 from lakerunner.plan.vectors.evaluate import Evaluator, finished, in_order, kind_of
-from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher, Range
+from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher
 from lakerunner.plan.vectors.function import Function
 from lakerunner.plan.vectors.notes import Note, Notes
+from lakerunner.plan.vectors.ranges import windowed
 from lakerunner.plan.vectors.split import Fragment, split
 from lakerunner.plan.vectors.values import NO_SAMPLES, Partial, Samples, Steps, Value, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
@@ -30,11 +29,12 @@ from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled
 from lakerunner.query.known_segments import KnownSegments, Pick
-from lakerunner.query.metrics.answer import Group, MetricsAnswer, MetricsQuestion
+from lakerunner.query.metrics.answer import Group, Listing, MetricsAnswer, MetricsQuestion
+from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.groups import in_groups
 from lakerunner.query.metrics.joined import joined_samples, joined_vectors
-from lakerunner.query.metrics.names import metric_conditions
+from lakerunner.query.metrics.lists import Asked, Lists, Selectors
 from lakerunner.query.metrics.pieces import Piece
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.metrics.unit import Evaluate, Fetch, MetricsUnit
@@ -43,6 +43,7 @@ from lakerunner.query.workers import Workers
 _NS_PER_MS = 1_000_000
 _SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into parts, whoever works them out
 _SHARDS = 16
+_METADATA_MS = 24 * 3_600_000  # what was said of metrics in the last day
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,47 @@ class MetricsEngine:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
         parsed = parse(question.text)
         kind = kind_of(parsed, self.functions)
-        if not question.instant and kind not in (Kind.SCALAR, Kind.VECTOR):
-            said = {Kind.MATRIX: "range vector", Kind.STRING: "string"}[kind]
-            raise UserError(f'invalid expression type "{said}" for range query, must be Scalar or instant Vector')
+        question.check(kind)
         expression = resolve(parsed, question.steps, question.instant)
         return _Asked(self, organization, question, expression, kind)
+
+    def series(
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, *, limit: int, now_ns: int
+    ) -> Listing:
+        return self._lists(organization, start_ms, end_ms, now_ns).series(selectors, self._most(limit))
+
+    def label_names(
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, *, limit: int, now_ns: int
+    ) -> Listing:
+        return self._lists(organization, start_ms, end_ms, now_ns).label_names(selectors, self._most(limit))
+
+    def label_values(
+        self,
+        organization: UUID,
+        label: str,
+        selectors: Selectors,
+        start_ms: int,
+        end_ms: int,
+        *,
+        limit: int,
+        now_ns: int,
+    ) -> Listing:
+        return self._lists(organization, start_ms, end_ms, now_ns).label_values(label, selectors, self._most(limit))
+
+    def metadata(
+        self, organization: UUID, *, metric: str | None, limit: int, limit_per_metric: int, now_ns: int
+    ) -> Listing:
+        lists = self._lists(organization, now_ns // _NS_PER_MS - _METADATA_MS, now_ns // _NS_PER_MS, now_ns)
+        return lists.metadata(metric, self._most(limit), limit_per_metric)
+
+    def exemplars(self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int) -> Listing:
+        return self._lists(organization, start_ms, end_ms, now_ns).exemplars(selectors, self.limits.max_series)
+
+    def _lists(self, organization: UUID, start_ms: int, end_ms: int, now_ns: int) -> Lists:
+        return Lists(self.segments, self.workers, Asked(organization, start_ms, end_ms, now_ns))
+
+    def _most(self, limit: int) -> int:
+        return min(limit, self.limits.max_series) if limit else self.limits.max_series
 
 
 class _Asked:
@@ -187,6 +224,8 @@ class Fetching:
             notes.add(piece.notes)
         if isinstance(fragment.expression, Aggregate):
             partials = [piece.value for piece in pieces if isinstance(piece.value, Partial)]
+            if not partials:
+                return joined_vectors((), len(fragment.steps))
             return SPLITS[fragment.expression.op].fold(fragment.expression, partials, notes)
         vectors = [piece.value for piece in pieces if isinstance(piece.value, Vector)]
         self._check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
@@ -259,24 +298,4 @@ def too_many_series(limits: MetricsLimits) -> TooLarge:
     return TooLarge(
         f"more than {limits.max_series:,} series (metrics_max_series): add matchers, or aggregate them, "
         "as in sum by (job) (...)"
-    )
-
-
-def windowed(value: Windows) -> Samples:
-    """The samples of the one step's windows, with their final labels."""
-    counts = value.last[:, 0] - value.first[:, 0]
-    kept = np.flatnonzero(counts)
-    samples = value.samples
-    if isinstance(value.expression, Range) and value.expression.selector.extended:
-        raise UserError("anchored and smoothed ranges are for functions: ask for the plain range")
-    places = np.concatenate(
-        [np.zeros(0, np.int64), *(np.arange(value.first[n, 0], value.last[n, 0]) for n in kept)]
-    ).astype(np.int64)
-    return Samples(
-        [samples.labels[n] for n in kept.tolist()],
-        np.concatenate([np.zeros(1, np.int64), np.cumsum(counts[kept])]),
-        samples.times[places],
-        samples.values[places],
-        None if samples.histograms is None else samples.histograms[places],
-        drop_name=samples.drop_name[kept],
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from threading import Event
+from typing import Any
 
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.segment import Segment
-from lakerunner.plan.vectors.aggregations import SPLITS
+from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.vectors.evaluate import Evaluator
 from lakerunner.plan.vectors.expression import Aggregate, Matcher
 from lakerunner.plan.vectors.function import Function
@@ -22,6 +23,7 @@ from lakerunner.plan.vectors.values import Samples, Vector
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.failures import cancelled
 from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, to_batch
+from lakerunner.query.metrics.rows import rows_of
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.unit import Evaluate, Fetch, List, MetricsUnit
 from lakerunner.query.slots import Slots
@@ -56,40 +58,42 @@ class MetricsRunning:
         with ExitStack() as held:
             self._slots.take(held, self._stopped)
             began = self._clock()
-            yield from self._limited(self._attempt(held))
+            yield from self._limited(self._attempt())
             self.account += Account(seconds={"wait": began - asked, "run": self._clock() - began})
 
     def close(self) -> None:
         self._stopped.set()
 
-    def _attempt(self, held: ExitStack) -> Iterator[Piece]:
+    def _attempt(self) -> Iterator[Piece]:
         """All segments at once; if one cannot be read and the answer may be partial, those that can."""
         try:
-            found = list(self._over(self._unit.segments, held)) if self._unit.partial else None
+            found = list(self._over(self._unit.segments)) if self._unit.partial else None
         except Corrupt:
-            found = list(self._over(self._readable(held), held))
-        yield from self._over(self._unit.segments, held) if found is None else found
+            found = list(self._over(self._readable()))
+        yield from self._over(self._unit.segments) if found is None else found
 
-    def _readable(self, held: ExitStack) -> tuple[Segment, ...]:
+    def _readable(self) -> tuple[Segment, ...]:
         good = []
         for segment in self._unit.segments:
             try:
-                list(self._over((segment,), held))
+                list(self._over((segment,)))
             except Corrupt as error:
                 self.account += Account(missing=(Missing(1, segment.time, str(error)),))
             else:
                 good.append(segment)
         return tuple(good)
 
-    def _over(self, segments: tuple[Segment, ...], held: ExitStack) -> Iterator[Piece]:
+    def _over(self, segments: tuple[Segment, ...]) -> Iterator[Piece]:
         task = self._unit.task
         if isinstance(task, List):
-            yield from self._listed(task, segments, held)
+            yield Piece(Listed(self._listed(task, segments)))
             return
-        for block in self._segments.samples(segments, self._unit.selection, held, self._count):
+        blocks = self._segments.samples(segments, self._unit.selection)
+        for block in blocks:
             if self._stopped.is_set():
                 raise cancelled()
             yield Piece(block) if isinstance(task, Fetch) else self._evaluated(task, block)
+        self.account += blocks.account
 
     def _evaluated(self, task: Evaluate, block: Samples) -> Piece:
         evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback)
@@ -102,23 +106,19 @@ class MetricsRunning:
         vector = evaluator.evaluate(expression.inner, task.steps)
         if not isinstance(vector, Vector):
             raise TypeError(f"an aggregation takes a vector, not {type(vector).__name__}")
-        parameter = None if expression.parameter is None else evaluator.evaluate(expression.parameter, task.steps)
-        partial = SPLITS[expression.op].partial(expression, vector, parameter, evaluator.notes)
+        partial = SPLITS[expression.op].partial(expression, vector, evaluator.notes)
         return Piece(partial, evaluator.notes.all())
 
-    def _listed(self, task: List, segments: tuple[Segment, ...], held: ExitStack) -> Iterator[Piece]:
-        rows = self._segments.listed(segments, self._unit.selection, task.what, held, self._count)
-        kept = []
-        for row in rows:
+    def _listed(self, task: List, segments: tuple[Segment, ...]) -> list[Any]:
+        rows = []
+        for row in rows_of(task, self._segments, segments, self._unit.selection):
             if self._stopped.is_set():
                 raise cancelled()
-            kept.append(row)
-            if len(kept) > task.limit:
+            rows.append(row)
+            if len(rows) > task.limit:
                 break
-        yield Piece(Listed(kept))
-
-    def _count(self, account: Account) -> None:
-        self.account += account
+        self.account += Account(read=len(segments))
+        return rows
 
     def _limited(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         points = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from lakerunner.model.errors import Corrupt
@@ -37,10 +37,12 @@ class Fetch:
 
 @dataclass(frozen=True)
 class List:
-    """The series that meet the selection, `what`: series, metadata or exemplars; at most `limit` rows."""
+    """What there is of the selection (query/metrics/rows.py); one row past `limit` says that there is more. `label` is
+    the one whose values are wanted."""
 
-    what: str
+    what: Literal["series", "label_names", "label_values", "metadata", "exemplars"]
     limit: int
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,13 @@ def _task_json(task: Evaluate | Fetch | List) -> dict[str, Any]:
     if isinstance(task, Evaluate):
         steps = [task.steps.start, task.steps.end, task.steps.step]
         return {"evaluate": expression_json(task.expression), "steps": steps, "lookback": task.lookback}
-    return {"list": task.what, "limit": task.limit} if isinstance(task, List) else {"fetch": True}
+    return {"list": asdict(task)} if isinstance(task, List) else {"fetch": True}
 
 
 def _task(given: dict[str, Any]) -> Evaluate | Fetch | List:
     if "evaluate" in given:
         return Evaluate(expression_from(given["evaluate"]), Steps(*given["steps"]), given["lookback"])
-    return List(given["list"], given["limit"]) if "list" in given else Fetch()
+    return List(**given["list"]) if "list" in given else Fetch()
 
 
 def _selection(given: dict[str, Any]) -> Selection:

@@ -1,0 +1,118 @@
+"""What there is of an organization's metrics: series, label names and values, metadata, exemplars, gathered from
+workers.
+
+Segments are handed out as those of SQL are (query/assign.py), each to one worker; what several of them know counts
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from lakerunner.model.labels import Labels
+from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
+from lakerunner.plan.scan import Scan
+from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.query.account import Account
+from lakerunner.query.assign import UnitSize, assign
+from lakerunner.query.known_segments import KnownSegments
+from lakerunner.query.metrics.answer import Listing
+from lakerunner.query.metrics.conditions import metric_conditions
+from lakerunner.query.metrics.gather import MetricsGather
+from lakerunner.query.metrics.pieces import Listed
+from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.metrics.unit import List, MetricsUnit
+from lakerunner.query.workers import Workers
+
+_NS_PER_MS = 1_000_000
+_FIRST_MS, _LAST_MS = MIN_NS // _NS_PER_MS + 2, MAX_NS // _NS_PER_MS - 2
+_EVERYTHING: tuple[tuple[Matcher, ...], ...] = ((),)
+Selectors = Sequence[tuple[Matcher, ...]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Of whom, and when; times are ms, both included. Past the ends of time there is nothing."""
+
+    organization: UUID
+    start_ms: int
+    end_ms: int
+    now_ns: int
+
+    def selection(self, matchers: tuple[Matcher, ...]) -> Selection:
+        start, end = (min(max(time, _FIRST_MS), _LAST_MS) for time in (self.start_ms, self.end_ms))
+        return Selection(matchers, start - 1, max(end, start - 1))
+
+
+@dataclass
+class Lists:
+    """Of one request: the account is that of all it asked for."""
+
+    segments: KnownSegments
+    workers: Workers
+    asked: Asked
+    account: Account = field(default_factory=Account)
+
+    def series(self, selectors: Selectors, limit: int) -> Listing:
+        return self._sorted(List("series", limit), selectors, _labels)
+
+    def label_names(self, selectors: Selectors, limit: int) -> Listing:
+        return self._sorted(List("label_names", limit), selectors or _EVERYTHING, str)
+
+    def label_values(self, label: str, selectors: Selectors, limit: int) -> Listing:
+        return self._sorted(List("label_values", limit, label), selectors or _EVERYTHING, str)
+
+    def metadata(self, metric: str | None, limit: int, limit_per_metric: int) -> Listing:
+        rows = self._rows(List("metadata", 1_000_000), _EVERYTHING)
+        families: dict[str, list[tuple[str, str, str, str]]] = {}
+        for name, type_, unit, said in sorted(set(map(tuple, rows))):
+            if metric is None or metric == name:
+                families.setdefault(name, []).append((name, type_, said, unit))
+        kept = list(families.values())[:limit]
+        per_metric = limit_per_metric or None
+        found = [row for family in kept for row in family[:per_metric]]
+        return Listing(found, len(families) > limit, self.account)
+
+    def exemplars(self, selectors: Selectors, limit: int) -> Listing:
+        found: dict[Labels, dict[Any, dict[str, Any]]] = {}
+        for labels, exemplars in self._rows(List("exemplars", limit), selectors):
+            own = found.setdefault(_labels(labels), {})
+            for one, value, time in exemplars:
+                named = _labels(one)
+                own[named, value, time] = {"labels": named, "value": float(value), "timestamp": time}
+        rows = [(labels, sorted(own.values(), key=_time)) for labels, own in sorted(found.items())]
+        return Listing(rows[:limit], len(rows) > limit, self.account)
+
+    def _sorted(self, task: List, selectors: Selectors, read: Callable[[Any], Any]) -> Listing:
+        rows = sorted({read(row) for row in self._rows(task, selectors)})
+        return Listing(rows[: task.limit], len(rows) > task.limit, self.account)
+
+    def _rows(self, task: List, selectors: Selectors) -> Iterable[Any]:
+        gather = MetricsGather(self.workers)
+        for matchers in selectors:
+            selection = self.asked.selection(matchers)
+            for pieces in gather.run(self._units(task, selection)):
+                for piece in pieces:
+                    if isinstance(piece.value, Listed):
+                        yield from piece.value.rows
+        self.account += gather.account
+
+    def _units(self, task: List, selection: Selection) -> list[MetricsUnit]:
+        time = TimeRange((selection.start + 1) * _NS_PER_MS, (selection.end + 1) * _NS_PER_MS)
+        scan = Scan("metrics", "metrics", time, (), conditions=metric_conditions(selection.matchers))
+        pick = self.segments.pick(self.asked.organization, scan, self.asked.now_ns)
+        self.account += replace(pick.account)
+        names = [worker.name for worker in self.workers.here()]
+        shares = assign(pick.segments, names, UnitSize()) if names else []
+        return [MetricsUnit(self.asked.organization, share.segments, selection, task) for share in shares]
+
+
+def _labels(row: Iterable[Sequence[str]]) -> Labels:
+    return tuple((name, value) for name, value in row)
+
+
+def _time(exemplar: dict[str, Any]) -> int:
+    return int(exemplar["timestamp"])
