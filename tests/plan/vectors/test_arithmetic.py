@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from lakerunner.plan.vectors import arithmetic
+from lakerunner.plan.vectors import arithmetic, circular, exponential
 from lakerunner.plan.vectors.arithmetic import maximum, minimum, power
 
 nan, inf = math.nan, math.inf
@@ -137,3 +137,11 @@ def test_maximum_and_minimum_know_signs_of_zero_and_what_beats_nan() -> None:
     left, right = np.array([0.0, -0.0, -0.0, nan, nan, nan, 1.0]), np.array([-0.0, 0.0, -0.0, inf, -inf, 1.0, 2.0])
     assert bits(maximum(left, right)) == bits([0.0, 0.0, -0.0, inf, nan, nan, 2.0])
     assert bits(minimum(left, right)) == bits([-0.0, -0.0, -0.0, nan, -inf, nan, 1.0])
+
+
+def test_a_kernel_is_itself_whether_it_is_called_alone_or_over_an_array() -> None:
+    for _ in range(2):
+        assert exponential.log2(8.0) == 3.0
+        assert arithmetic.log2(np.array([8.0])).tolist() == [3.0]
+        assert exponential.power(2.0, 10.0) == 1024.0
+        assert circular.atan2(0.0, -1.0) == math.pi

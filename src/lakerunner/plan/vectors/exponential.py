@@ -1,4 +1,5 @@
-"""Exponentials, logarithms and powers of single numbers, to the last bit as Prometheus has them.
+"""Exponentials, logarithms and powers of single numbers, to the last bit as Prometheus has them (arithmetic.py: of
+arrays).
 
 Every library of mathematics rounds a little differently, so that queries compared with Prometheus' would differ in the
 last digit. These kernels do the same operations in the same order as its runtime does on amd64 with FMA: exp by
