@@ -87,7 +87,7 @@ def test_bounds_are_powers_of_two_with_the_greatest_float_before_infinity() -> N
 
 def test_buckets_of_both_signs_ascend_and_end_at_the_zero_bucket() -> None:
     wide = replace(PLAIN, zero_threshold=0.75)
-    assert [(b.lower, b.upper, b.count) for b in all_buckets(wide)] == [
+    assert [(b.lower, b.upper, b.observations) for b in all_buckets(wide)] == [
         (-2.0, -1.0, 2.0),
         (-0.75, 0.75, 2.0),
         (0.75, 1.0, 1.0),
@@ -219,6 +219,7 @@ def test_texts() -> None:
         (0, "1", "2", "2"),
     ]
     assert json_buckets(custom((1.0,), 1, 2)) == [(3, "-Inf", "1", "1"), (0, "1", "+Inf", "2")]
+    assert json_buckets(Histogram(0, 1.0, 0.0, zero_count=1.0)) == [(3, "-0", "0", "1")]
     numbers = (1e6, 123456789.0, 100000.0, 1e-5, 0.0001, -0.5, math.nan, 1e21)
     assert [number_text(n) for n in numbers] == [
         "1e+06", "1.23456789e+08", "100000", "1e-05", "0.0001", "-0.5", "NaN", "1e+21",

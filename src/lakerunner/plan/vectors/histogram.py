@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -64,11 +65,10 @@ class Histogram:
         return self.schema == CUSTOM_BUCKETS
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(NamedTuple):
     lower: float
     upper: float
-    count: float
+    observations: float
     lower_inclusive: bool = False
     upper_inclusive: bool = True
 
@@ -106,12 +106,12 @@ def all_buckets(histogram: Histogram) -> list[Bucket]:
     """Ascending. A bucket that the zero bucket reaches into begins where that ends."""
     threshold = histogram.zero_threshold
     below = [
-        replace(bucket, upper=-threshold) if -threshold < bucket.upper < 0 else bucket
+        bucket._replace(upper=-threshold) if -threshold < bucket.upper < 0 else bucket
         for bucket in negative_buckets(histogram)
     ]
     zero = [zero_bucket(histogram)] if histogram.zero_count > 0 else []
     above = [
-        replace(bucket, lower=threshold) if 0 < bucket.lower < threshold else bucket
+        bucket._replace(lower=threshold) if 0 < bucket.lower < threshold else bucket
         for bucket in positive_buckets(histogram)
     ]
     return below[::-1] + zero + above

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from functools import lru_cache
 
 from lakerunner.plan.vectors.histogram import (
     Bucket,
@@ -25,7 +26,7 @@ def histogram_text(histogram: Histogram) -> str:
     if not histogram.is_custom:
         buckets.append(zero_bucket(histogram))
     buckets += positive_buckets(histogram)
-    told = [_bucket_text(bucket) for bucket in buckets if bucket.count != 0]
+    told = [_bucket_text(bucket) for bucket in buckets if bucket.observations != 0]
     inside = [f"count:{number_text(histogram.count)}", f"sum:{number_text(histogram.sum)}", *told]
     return f"{{{', '.join(inside)}}}"
 
@@ -33,7 +34,7 @@ def histogram_text(histogram: Histogram) -> str:
 def _bucket_text(bucket: Bucket) -> str:
     opening, closing = "[" if bucket.lower_inclusive else "(", "]" if bucket.upper_inclusive else ")"
     bounds = f"{number_text(bucket.lower)},{number_text(bucket.upper)}"
-    return f"{opening}{bounds}{closing}:{number_text(bucket.count)}"
+    return f"{opening}{bounds}{closing}:{number_text(bucket.observations)}"
 
 
 def script_text(histogram: Histogram) -> str:
@@ -69,31 +70,41 @@ def json_buckets(histogram: Histogram) -> list[tuple[int, str, str, str]]:
     return [
         (
             rules[bucket.lower_inclusive, bucket.upper_inclusive],
-            json_number(bucket.lower),
-            json_number(bucket.upper),
-            json_number(bucket.count),
+            _bound_text(bucket.lower),
+            _bound_text(bucket.upper),
+            json_number(bucket.observations),
         )
         for bucket in all_buckets(histogram)
-        if bucket.count != 0
+        if bucket.observations != 0
     ]
+
+
+def _bound_text(bound: float) -> str:
+    """Few bounds come again and again; but zero is not told apart from -0 as a key."""
+    return _known_bound_text(bound) if bound else json_number(bound)
+
+
+@lru_cache(maxsize=65536)
+def _known_bound_text(bound: float) -> str:
+    return json_number(bound)
 
 
 def json_number(value: float) -> str:
     """Without exponent from a millionth to 10^21."""
+    text = repr(float(value))
+    if "e" not in text and "n" not in text:
+        return text.removesuffix(".0")
     if not math.isfinite(value):
         return _special(value)
-    if value != 0 and not 1e-6 <= abs(value) < 1e21:
-        return _with_exponent(value)
-    return _without_exponent(value)
+    return _without_exponent(value) if 1e-6 <= abs(value) < 1e21 else _with_exponent(value)
 
 
 def number_text(value: float) -> str:
     """The shortest that is this number; without exponent from a ten thousandth to a million."""
-    if not math.isfinite(value):
-        return _special(value)
-    if value != 0 and not -4 <= Decimal(repr(float(value))).adjusted() < 6:
-        return _with_exponent(value)
-    return _without_exponent(value)
+    text = repr(float(value))
+    if "e" not in text and "n" not in text and abs(value) < 1e6:
+        return text.removesuffix(".0")
+    return _with_exponent(value) if math.isfinite(value) else _special(value)
 
 
 def _special(value: float) -> str:

@@ -48,15 +48,15 @@ class _Cut:
         else:
             keeps_all, cuts = bucket.lower >= self.bound, bucket.upper > self.bound
         if keeps_all:
-            return bucket.count, self._middle(bucket.lower, bucket.upper, positive)
+            return bucket.observations, self._middle(bucket.lower, bucket.upper, positive)
         if not cuts:
             return 0.0, 0.0
         if math.isinf(bucket.lower) or math.isinf(bucket.upper):
             return self._of_open_bucket(bucket)
-        below = bucket.count * fraction_below(bucket.lower, bucket.upper, self.bound, self.linear)
+        below = bucket.observations * fraction_below(bucket.lower, bucket.upper, self.bound, self.linear)
         if self.keeps_below:
             return below, self._middle(bucket.lower, self.bound, positive)
-        return bucket.count - below, self._middle(self.bound, bucket.upper, positive)
+        return bucket.observations - below, self._middle(self.bound, bucket.upper, positive)
 
     def _of_open_bucket(self, bucket: Bucket) -> Kept:
         """Nobody knows how values are spread in it, so all goes; but one that begins at -Inf and ends above zero is
@@ -65,13 +65,13 @@ class _Cut:
             finite = not math.isinf(bucket.upper)
             if self.keeps_below:
                 if self.bound > 0 and bucket.upper > 0 and finite:
-                    return bucket.count * self.bound / bucket.upper, self.bound / 2
-                return (bucket.count, self.bound) if bucket.upper <= 0 else (0.0, 0.0)
+                    return bucket.observations * self.bound / bucket.upper, self.bound / 2
+                return (bucket.observations, self.bound) if bucket.upper <= 0 else (0.0, 0.0)
             if self.bound >= 0 and finite:
-                return bucket.count * (1 - self.bound / bucket.upper), (self.bound + bucket.upper) / 2
+                return bucket.observations * (1 - self.bound / bucket.upper), (self.bound + bucket.upper) / 2
             return 0.0, 0.0
         if not self.keeps_below and self.bound >= bucket.lower:
-            return bucket.count, self.bound
+            return bucket.observations, self.bound
         return 0.0, 0.0
 
     def of_zero_bucket(self, bucket: Bucket, has_negative: bool, has_positive: bool) -> Kept:
@@ -80,12 +80,12 @@ class _Cut:
         upper = 0.0 if has_negative and not has_positive else bucket.upper
         # A bound at the lower end decides first: a zero bucket may be of no width.
         if self.bound <= lower:
-            return (0.0, 0.0) if self.keeps_below else (bucket.count, (lower + upper) / 2)
+            return (0.0, 0.0) if self.keeps_below else (bucket.observations, (lower + upper) / 2)
         if self.bound >= upper:
-            return (bucket.count, (lower + upper) / 2) if self.keeps_below else (0.0, 0.0)
+            return (bucket.observations, (lower + upper) / 2) if self.keeps_below else (0.0, 0.0)
         if self.keeps_below:
-            return bucket.count * ((self.bound - lower) / (upper - lower)), (lower + self.bound) / 2
-        return bucket.count * ((upper - self.bound) / (upper - lower)), (self.bound + upper) / 2
+            return bucket.observations * ((self.bound - lower) / (upper - lower)), (lower + self.bound) / 2
+        return bucket.observations * ((upper - self.bound) / (upper - lower)), (self.bound + upper) / 2
 
     def _middle(self, lower: float, upper: float, positive: bool) -> float:
         if math.isinf(lower):
@@ -117,12 +117,12 @@ class _Left:
         """The counts that are left, and whether any was there before."""
         counts, any_filled = [], False
         for bucket in buckets:
-            if bucket.count == 0:
+            if bucket.observations == 0:
                 counts.append(0.0)
                 continue
             any_filled = True
             kept = cut.of_bucket(bucket, positive)
-            self.add(bucket.count, kept)
+            self.add(bucket.observations, kept)
             counts.append(kept[0])
         return counts, any_filled
 
