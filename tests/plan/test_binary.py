@@ -320,6 +320,9 @@ def test_trims_are_for_histograms() -> None:
         ['info: incompatible sample types encountered for binary operator "</": float </ float @3'],
     )
     assert isinstance(only(done("</", of(histogram(4)), scalar(2.0), None))[0], Histogram)
+    result, notes = done("</", scalar(2.0), of(histogram(4)), None)
+    assert (rows(result), result.values.shape) == ([], (1, 1))
+    assert notes == ['info: incompatible sample types encountered for binary operator "</": float </ histogram @3']
 
 
 def test_the_last_note_of_a_step_counts() -> None:
@@ -327,6 +330,13 @@ def test_the_last_note_of_a_step_counts() -> None:
     right = vector([(A, [1.0]), (B, [histogram(1)])])
     assert done("+", left, right)[1] == [
         'info: incompatible sample types encountered for binary operator "+": float + histogram @3'
+    ]
+
+
+def test_the_last_note_may_be_that_of_a_filled_pair() -> None:
+    left, right = vector([(A, [histogram(1)])]), vector([(A, [1.0]), (B, [histogram(1)])])
+    assert done("/", left, right, Matching(fill_left=1.0))[1] == [
+        'info: incompatible sample types encountered for binary operator "/": float / histogram @3'
     ]
 
 

@@ -12,7 +12,16 @@ import numpy as np
 
 from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.arrays import Bools, Ints, Objects, filled
-from lakerunner.plan.vectors.elementwise import ARITHMETIC, COMPARISONS, Operand, Outcome, outcome, scalar_operation
+from lakerunner.plan.vectors.elementwise import (
+    ARITHMETIC,
+    COMPARISONS,
+    Operand,
+    Outcome,
+    Said,
+    outcome,
+    put_down,
+    scalar_operation,
+)
 from lakerunner.plan.vectors.expression import Binary, Matching
 from lakerunner.plan.vectors.histogram_arithmetic import scaled
 from lakerunner.plan.vectors.matching import (
@@ -33,21 +42,28 @@ from lakerunner.plan.vectors.values import Scalar, Steps, Vector
 
 
 def binary(node: Binary, left: Vector | Scalar, right: Vector | Scalar, _steps: Steps, notes: Notes) -> Vector | Scalar:
+    said: Said = {}
+    result = _result(node, left, right, said)
+    put_down(node, said, notes)
+    return result
+
+
+def _result(node: Binary, left: Vector | Scalar, right: Vector | Scalar, said: Said) -> Vector | Scalar:
     match left, right:
         case Scalar(), Scalar():
             return Scalar(scalar_operation(node.op, left.values, right.values))
         case Vector(), Scalar():
-            found = outcome(node, Operand(left.values, left.histograms), Operand(right.values), left.present, notes)
+            found = outcome(node, Operand(left.values, left.histograms), Operand(right.values), left.present, said)
             return _with_scalar(node, left, found)
         case Scalar(), Vector():
-            found = outcome(node, Operand(left.values), Operand(right.values, right.histograms), right.present, notes)
+            found = outcome(node, Operand(left.values), Operand(right.values, right.histograms), right.present, said)
             if node.op in COMPARISONS and not node.return_bool:  # the vector's value stays, on either side
                 found = replace(found, values=right.values, histograms=None)
             return _with_scalar(node, right, found)
         case Vector(), Vector():
             if node.op in SET_OPERATORS:
                 return set_operation(node, left, right)
-            return _of_vectors(node, left, right, notes)
+            return _of_vectors(node, left, right, said)
     raise TypeError(f"{node.op} of {type(left).__name__} and {type(right).__name__}")
 
 
@@ -68,7 +84,7 @@ def _with_scalar(node: Binary, vector: Vector, found: Outcome) -> Vector:
 # ---- two vectors
 
 
-def _of_vectors(node: Binary, left: Vector, right: Vector, notes: Notes) -> Vector:
+def _of_vectors(node: Binary, left: Vector, right: Vector, said: Said) -> Vector:
     matching = node.matching or Matching()
     many, one = (right, left) if matching.card == "one-to-many" else (left, right)
     both = sides(many, one, matching)
@@ -76,26 +92,26 @@ def _of_vectors(node: Binary, left: Vector, right: Vector, notes: Notes) -> Vect
     pairs = meeting(both)
     if matching.fill_right is not None:
         pairs = _in_order(pairs, _many_alone(both))
-    found = _outcome(node, both, pairs, notes)
+    found = _outcome(node, both, pairs, said)
     labels = result_labels(both, matching, pairs, other_metric=node.op in ARITHMETIC)
     defined = pairs.present if found.valid is None else pairs.present & found.valid
     check_unique(matching, pairs, labels, defined)
     result = _vector(node, pairs, found, labels)
     if matching.fill_left is not None:
         rest = _one_alone(both, both.any_of(defined, pairs.groups))
-        found = _outcome(node, both, rest, notes)
+        found = _outcome(node, both, rest, said)
         labels = result_labels(both, matching, rest, other_metric=node.op in ARITHMETIC)
         result = joined(result, _vector(node, rest, found, labels))
     return united(result)
 
 
-def _outcome(node: Binary, both: Sides, pairs: Pairs, notes: Notes) -> Outcome:
+def _outcome(node: Binary, both: Sides, pairs: Pairs, said: Said) -> Outcome:
     matching = node.matching or Matching()
     # The fill of the many side is called left, that of the one side right, wherever they stand.
     many = _operand(both.many, pairs.many, matching.fill_left)
     one = _operand(both.one, pairs.one, matching.fill_right)
     left, right = (one, many) if matching.card == "one-to-many" else (many, one)
-    return outcome(node, left, right, pairs.present, notes)
+    return outcome(node, left, right, pairs.present, said)
 
 
 def _operand(vector: Vector, rows: Ints, fill: float | None) -> Operand:

@@ -48,6 +48,9 @@ COMPARISONS: Mapping[str, Callable[[Floats, Floats], Bools]] = {
 TRIMS: Mapping[str, Callable[[Histogram, float], Histogram]] = {"</": trimmed_upper, ">/": trimmed_lower}
 
 
+Said = dict[int, tuple[str, str]]  # the last note of each step: warning or info, and the message
+
+
 @dataclass(frozen=True)
 class Operand:
     """`histograms` is None where no sample is one."""
@@ -72,24 +75,27 @@ class Outcome:
         return before
 
 
+def put_down(node: Binary, said: Said, notes: Notes) -> None:
+    for level, message in said.values():
+        (notes.warn if level == "warning" else notes.inform)(message, node.span)
+
+
 def scalar_operation(op: str, left: Floats, right: Floats) -> Floats:
     with np.errstate(all="ignore"):
         return ARITHMETIC[op](left, right) if op in ARITHMETIC else COMPARISONS[op](left, right).astype(np.float64)
 
 
-def outcome(node: Binary, left: Operand, right: Operand, present: Bools, notes: Notes) -> Outcome:
-    """A comparison gives the left value, or with `bool` 1 or 0 everywhere."""
-    found = _of_floats(node, left, right)
+def outcome(node: Binary, left: Operand, right: Operand, present: Bools, said: Said) -> Outcome:
+    """A comparison gives the left value, or with `bool` 1 or 0 everywhere. `said` is written to."""
+    found = Outcome(np.zeros(present.shape)) if node.op in TRIMS else _of_floats(node, left, right)
     if left.histograms is not None or right.histograms is not None or node.op in TRIMS:
-        _with_histograms(node, left, right, present, found, notes)
+        _with_histograms(node, left, right, present, found, said)
     if node.return_bool and found.kept is not None:
         found.values, found.histograms, found.kept = found.kept.astype(np.float64), None, None
     return found
 
 
 def _of_floats(node: Binary, left: Operand, right: Operand) -> Outcome:
-    if node.op in TRIMS:
-        return Outcome(left.values)
     with np.errstate(all="ignore"):
         if node.op in ARITHMETIC:
             return Outcome(ARITHMETIC[node.op](left.values, right.values))
@@ -108,7 +114,7 @@ class _Made:
     note: tuple[str, str] | None = None
 
 
-def _with_histograms(node: Binary, left: Operand, right: Operand, present: Bools, found: Outcome, notes: Notes) -> None:
+def _with_histograms(node: Binary, left: Operand, right: Operand, present: Bools, found: Outcome, said: Said) -> None:
     """Puts in the results of the pairs that have a histogram."""
     shape = present.shape
     lefts, rights = _spread(left.histograms, shape), _spread(right.histograms, shape)
@@ -121,7 +127,6 @@ def _with_histograms(node: Binary, left: Operand, right: Operand, present: Bools
     found.histograms = np.full(shape, None, object)
     found.valid = np.ones(shape, bool)
     found.kept = None if found.kept is None else np.broadcast_to(found.kept, shape).copy()
-    last: dict[int, tuple[str, str]] = {}
     for row, step in np.argwhere(looked_at).tolist():
         made = _made(node.op, _sample(lefts, left_values, row, step), _sample(rights, right_values, row, step))
         found.histograms[row, step] = made.histogram
@@ -129,9 +134,7 @@ def _with_histograms(node: Binary, left: Operand, right: Operand, present: Bools
         if found.kept is not None:
             found.kept[row, step] = made.kept
         if made.note is not None:
-            last[step] = made.note
-    for level, message in last.values():
-        (notes.warn if level == "warning" else notes.inform)(message, node.span)
+            said[step] = made.note
 
 
 def _spread(histograms: Objects | None, shape: tuple[int, ...]) -> Objects:
