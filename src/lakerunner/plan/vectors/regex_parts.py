@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 from lakerunner.plan.vectors.regex_classes import Ranges, class_text, disjoint
@@ -37,6 +38,7 @@ class Part:
         return replace(self, text=f"{opening}{self.text})", single=True)
 
 
+@lru_cache(maxsize=4096)
 def one_of(ranges: Ranges) -> Part:
     def ends(text: str, starts: frozenset[int]) -> frozenset[int]:
         codes = ((at, ord(text[at])) for at in starts if at < len(text))
