@@ -34,6 +34,8 @@ from lakerunner.query.failures import Limits
 from lakerunner.query.gather import Gathering
 from lakerunner.query.inflow import Spool
 from lakerunner.query.instance import Instances
+from lakerunner.query.known_segments import KnownSegments
+from lakerunner.query.metrics.engine import MetricsEngine, MetricsLimits
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.slots import Slots
@@ -153,6 +155,11 @@ def open_engine(settings: Settings, index: Index, workers: Workers, outgrown: Ou
     gathering = Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
     results = ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
     return Engine(index, workers, coordinator, gathering, results=results, outgrown=outgrown)
+
+
+def open_metrics_engine(settings: Settings, index: Index, workers: Workers) -> MetricsEngine:
+    limits = MetricsLimits(settings.metrics_max_series, settings.metrics_max_samples, settings.query_seconds)
+    return MetricsEngine(KnownSegments(index), workers, limits)
 
 
 def _spill_directory(settings: Settings) -> Path:

@@ -17,8 +17,10 @@ from lakerunner.api.keep import Keeper
 from lakerunner.api.keys import KeysApi
 from lakerunner.api.loki import LokiPushApi
 from lakerunner.api.native import NativeApi
+from lakerunner.api.native_metrics import NativeMetricsApi
 from lakerunner.api.objects import ObjectsApi
 from lakerunner.api.otlp import OtlpApi
+from lakerunner.api.prometheus import MetricsLimits, PrometheusApi
 from lakerunner.api.receive import PushLimits, Receiver
 from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
@@ -41,6 +43,7 @@ from lakerunner.services.parts import (
     key_prefix,
     now_ns,
     open_engine,
+    open_metrics_engine,
     open_outgrown,
     open_query_limits,
     open_worker,
@@ -125,10 +128,15 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
     limits = open_query_limits(settings)
     sql = SqlApi(engine, who, now_ns, limits)
     native = NativeApi(engine, parts.index.segments, who, now_ns, limits)
+    metrics = open_metrics_engine(settings, parts.index, workers)
+    native_metrics = NativeMetricsApi(metrics, who, now_ns, limits)
+    most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
+    prometheus = PrometheusApi(metrics, who, now_ns, limits, most, lambda: parts.runtime.health.ready)
     keys = KeysApi(parts.index.keys, who, parts.keys.forget)
     again = Announcer(parts.index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(parts.index.sources, who, again)
-    return [*sql.routes(), *native.routes(), *keys.routes(), *objects.routes()]
+    apis = (sql, native, native_metrics, prometheus, keys, objects)
+    return [route for api in apis for route in api.routes()]
 
 
 def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
