@@ -102,6 +102,7 @@ def test_expressions(text: str, expected: object) -> None:
         ("foo[5m", 1, 7, "unclosed left bracket"),
         ("foo[5m:1m 2]", 1, 11, 'unexpected number "2" in subquery selector, expected "]"'),
         ("foo offset sum", 1, 12, "unexpected <aggr:sum> in offset, expected number, duration, step(), or range()"),
+        ("foo offset NaN", 1, 12, "duration out of range"),
         ("1 == 1", 1, 3, "comparisons between scalars must use BOOL modifier"),
         ("rate(foo)", 1, 6, 'expected type range vector in call to function "rate", got instant vector'),
         ("rate(foo[5m], 1)", 1, 1, 'expected 1 argument(s) in call to "rate", got 2'),

@@ -106,9 +106,11 @@ def test_json_of_durations() -> None:
 def test_text_as_go_writes_it() -> None:
     assert quoted('a"\\\n\x00\x7f\u00a0é\u200b\U000e0001') == '"a\\"\\\\\\n\\x00\\x7f\\u00a0é\\u200b\\U000e0001"'
     assert [plain_number(value) for value in (-0.0, 1e22, 1.5e-8)] == ["-0", "10000000000000000000000", "0.000000015"]
-    assert [short_number(value) for value in (1e20, 1e21, 0.0001, 2.5e-7)] == [
-        "100000000000000000000",
-        "1e+21",
+    assert [short_number(value) for value in (999999.5, -1e6, 32745600.0, 0.0001, 2.5e-7, 1e100)] == [
+        "999999.5",
+        "-1e+06",
+        "3.27456e+07",
         "0.0001",
         "2.5e-07",
+        "1e+100",
     ]

@@ -7,6 +7,8 @@ twice the vector: only what begins with a parenthesis may go on.
 
 from __future__ import annotations
 
+import math
+
 from lakerunner.plan.vectors.expression import Duration, DurationTerm, Span
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import Token
@@ -21,24 +23,26 @@ def positive_duration(cursor: Cursor) -> Duration:
     term = _term(cursor, 0)
     if term.op == "number" and term.value <= 0:
         raise cursor.fail(term.span.start, "duration must be greater than 0")
-    return _settled(term)
+    return _settled(cursor, term)
 
 
 def offset_duration(cursor: Cursor) -> Duration:
     sign = cursor.take() if cursor.kind in ("+", "-") else None
     if sign is None:
-        return _settled(_term(cursor, 0) if cursor.kind == "(" else _operand(cursor))
+        return _settled(cursor, _term(cursor, 0) if cursor.kind == "(" else _operand(cursor))
     if cursor.kind in ("number", "duration"):
-        return _settled(_signed(sign, _literal(cursor, sign)))
+        return _settled(cursor, _signed(sign, _literal(cursor, sign)))
     if cursor.kind in ("step", "range", "min_of", "max_of"):
         inner = _operand(cursor)
         return DurationTerm(sign.kind, (inner,), span=Span(sign.start, inner.span.end))
     if cursor.kind == "(":
-        return _settled(_signed(sign, _operand(cursor)))
-    return _settled(_continued(cursor, _signed(sign, _term(cursor, _UNARY_BINDING)), 0))
+        return _settled(cursor, _signed(sign, _operand(cursor)))
+    return _settled(cursor, _continued(cursor, _signed(sign, _term(cursor, _UNARY_BINDING)), 0))
 
 
-def _settled(term: DurationTerm) -> Duration:
+def _settled(cursor: Cursor, term: DurationTerm) -> Duration:
+    if term.op == "number" and math.isnan(term.value):  # which Prometheus takes for some number or other
+        raise cursor.fail(term.span.start, "duration out of range")
     return milliseconds(term.value) if term.op == "number" else term
 
 
@@ -96,7 +100,7 @@ def _literal(cursor: Cursor, sign: Token | None = None) -> DurationTerm:
     token = cursor.take()
     is_duration = token.kind == "duration"
     value = duration_seconds(cursor.text, token) if is_duration else number(cursor.text, token)
-    if not -LARGEST_SECONDS <= value <= LARGEST_SECONDS:  # nor NaN
+    if abs(value) > LARGEST_SECONDS:
         raise cursor.fail(sign.start if sign else token.start, "duration out of range")
     return DurationTerm("number", (), value, is_duration, Span(token.start, token.end))
 

@@ -43,7 +43,8 @@ def plain_number(value: float) -> str:
 
 
 def short_number(value: float) -> str:
-    """The same with an exponent where the number is very large or very small."""
-    if value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e21:
+    """The same with an exponent from a million on, and below a ten-thousandth."""
+    if value == 0 or not math.isfinite(value) or 1e-4 <= abs(value) < 1e6:
         return plain_number(value)
-    return repr(value)
+    digits = "".join(map(str, Decimal(repr(value)).normalize().as_tuple().digits))
+    return f"{value:.{len(digits) - 1}e}"
