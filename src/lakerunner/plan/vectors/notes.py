@@ -28,19 +28,20 @@ class Note:
 
 
 class Notes:
-    """Collected during an evaluation; the same note counts once, in the order of the first."""
+    """Collected during an evaluation; a message counts once, in the order of the first, at the place of the last: so
+    does Prometheus, which evaluates what is inside before what is around it."""
 
     def __init__(self) -> None:
-        self._notes: dict[Note, None] = {}
+        self._notes: dict[tuple[str, str], Note] = {}
 
     def warn(self, message: str, span: Span = NOWHERE) -> None:
-        self._notes[Note("warning", message, span.start, span.end)] = None
+        self.add([Note("warning", message, span.start, span.end)])
 
     def inform(self, message: str, span: Span = NOWHERE) -> None:
-        self._notes[Note("info", message, span.start, span.end)] = None
+        self.add([Note("info", message, span.start, span.end)])
 
     def add(self, notes: Iterable[Note]) -> None:
-        self._notes.update(dict.fromkeys(notes))
+        self._notes.update({(note.level, note.message): note for note in notes})
 
     def all(self) -> tuple[Note, ...]:
-        return tuple(self._notes)
+        return tuple(self._notes.values())
