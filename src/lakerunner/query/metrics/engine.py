@@ -5,8 +5,7 @@ Whose segments are picked is the `organization` argument, which comes from the c
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Timer
 from uuid import UUID
@@ -41,7 +40,7 @@ from lakerunner.query.metrics.unit import Evaluate, Fetch, MetricsUnit
 from lakerunner.query.workers import Workers
 
 _NS_PER_MS = 1_000_000
-_SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into parts, whoever works them out
+SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into parts, whoever works them out
 _SHARDS = 16
 _METADATA_MS = 24 * 3_600_000  # what was said of metrics in the last day
 
@@ -56,7 +55,8 @@ class MetricsLimits:
 
 
 class MetricsEngine:
-    """Safe to use from many threads."""
+    """Safe to use from many threads. Of how many parts a query is, `shard_rows` and the segments say, not the workers:
+    so it is the same to the last bit, whoever works it out."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class MetricsEngine:
         limits: MetricsLimits = MetricsLimits(),  # noqa: B008 a frozen value
         *,
         functions: Mapping[str, Function] = FUNCTIONS,
-        clock: Callable[[], float] = time.monotonic,
+        shard_rows: int = SHARD_ROWS,
     ) -> None:
         self.segments = segments
         self.workers = workers
         self.limits = limits
         self.functions = functions
-        self.clock = clock
+        self.shard_rows = shard_rows
 
     def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
@@ -237,7 +237,7 @@ class Fetching:
         if not pick.segments:
             return []
         rows = sum(segment.rows for segment in pick.segments)
-        shards = max(1, min(_SHARDS, rows // _SHARD_ROWS))
+        shards = max(1, min(_SHARDS, rows // self.engine.shard_rows))
         units = [
             MetricsUnit(
                 self.organization,

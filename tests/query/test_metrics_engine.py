@@ -1,0 +1,337 @@
+"""PromQL over segments: one worker, three, and parts of the series give the same bits as the evaluation of all samples
+at once; what is lost, damaged, too large or cancelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from metric_lake import NS, T0, MetricLake, gauge, metric
+from sample_lake import OWN
+
+from lakerunner.model.errors import Busy, Corrupt, Lost, TooLarge, Unavailable, UserError
+from lakerunner.model.labels import labels_text
+from lakerunner.model.segment import Picked, Segment
+from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
+from lakerunner.plan.vectors.evaluate import evaluate, in_order
+from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Scalar, Steps, Vector
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.parse import parse, parse_selector
+from lakerunner.promql.resolve import resolve
+from lakerunner.query.cache import SegmentCache
+from lakerunner.query.failures import Limits
+from lakerunner.query.instance import Instances
+from lakerunner.query.known_segments import KnownSegments
+from lakerunner.query.metrics.answer import Group, MetricsQuestion
+from lakerunner.query.metrics.engine import MetricsEngine, MetricsLimits
+from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.worker import QueryWorker
+
+MINUTE = 60_000
+HOURS = Steps(T0 + 10 * MINUTE, T0 + 130 * MINUTE, 7 * MINUTE)
+QUERIES = [
+    "requests_total",
+    "sum by (zone) (rate(requests_total[5m]))",
+    "avg(requests_total)",
+    "topk(3, increase(requests_total[20m]))",
+    "quantile(0.9, requests_total)",
+    "stddev by (zone) (delta(temperature[10m]))",
+    "max_over_time(sum(rate(requests_total[5m]))[30m:3m])",
+    "sum(rate(requests_total[5m])) / on() count(requests_total)",
+    "requests_total - on (host) temperature",
+    "histogram_quantile(0.9, sum by (le) (rate(latency_bucket[10m])))",
+    "histogram_quantile(0.5, latency)",
+    "sum(latency)",
+    'count by (__name__) ({__name__=~".+"})',
+    "absent(nothing_here)",
+    "absent(requests_total)",
+    'label_replace(requests_total, "h", "$1", "host", "(.).*") > 100',
+    "requests_total @ 1704070800 offset 5m",
+    "scalar(sum(requests_total)) + time()",
+    "-sum by (host) (requests_total) or temperature",
+    "sort_desc(sum by (host) (requests_total))",
+    "count_values('v', round(temperature))",
+    "min(temperature) < bool 20",
+]
+
+
+@dataclass
+class Index:
+    """A list of segments."""
+
+    all: Sequence[Segment]
+
+    @property
+    def segments(self) -> Index:
+        return self
+
+    def pick(self, organization: UUID, signal: str, time: Any, *, conditions: Any = ()) -> Picked:
+        own = [s for s in self.all if (s.organization, s.signal) == (organization, signal) and s.time.overlaps(time)]
+        groups = fingerprint_groups(signal, conditions)
+        return Picked(tuple(s for s in own if may_hold(s.fingerprints, groups)), len(own))
+
+
+class Named:
+    """A worker with a name; `trouble` is raised in the place of its next answers."""
+
+    def __init__(self, name: str, worker: QueryWorker) -> None:
+        self.name = name
+        self.asked = 0
+        self.trouble: list[Exception] = []
+        self._worker = worker
+
+    def run(self, unit: Any) -> Any:
+        self.asked += 1
+        if self.trouble:
+            raise self.trouble.pop()
+        return self._worker.run(unit)
+
+
+class Several:
+    def __init__(self, workers: Sequence[Named]) -> None:
+        self.workers = workers
+
+    def here(self) -> Sequence[Any]:
+        return self.workers
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> MetricLake:
+    made = MetricLake(tmp_path_factory.mktemp("metrics"))
+    draw = np.random.default_rng(7)
+    for hour in range(3):
+        times = [T0 + hour * 60 * MINUTE + n * MINUTE for n in range(60)]
+        fills = []
+        for host in range(11):
+            where = {"host": f"h{host}", "zone": "ab"[host % 2]}
+            counts = np.cumsum(draw.integers(0, 50, 60)) + (0 if host == 3 else hour * 1000)
+            fills.append(_counter("requests", zip(times, counts.tolist(), strict=True), where))
+            fills.append(
+                gauge("temperature", list(zip(times, (15 + draw.random(60) * 10).tolist(), strict=True)), **where)
+            )
+        fills.append(metric("latency", lambda m, t=times: _histogram(m, t)))
+        made.add(*fills)
+    made.add(gauge("temperature", [(T0 + MINUTE, 1.0)], host="h0"), organization=uuid4())
+    return made
+
+
+def _counter(name: str, points: Any, labels: dict[str, str]) -> Any:
+    def fill(one: Any) -> None:
+        one.sum.is_monotonic = True
+        one.sum.aggregation_temporality = 2
+        for time, value in points:
+            point = one.sum.data_points.add(time_unix_nano=time * NS, as_double=float(value))
+            for key, text in labels.items():
+                point.attributes.add(key=key).value.string_value = text
+
+    return metric(name, fill)
+
+
+def _histogram(one: Any, times: list[int]) -> None:
+    one.histogram.aggregation_temporality = 2
+    for n, time in enumerate(times):
+        counts = [n, 2 * n, 3 * n]
+        one.histogram.data_points.add(
+            time_unix_nano=time * NS, count=sum(counts), sum=n * 1.5, explicit_bounds=[0.1, 1.0], bucket_counts=counts
+        )
+
+
+@pytest.fixture(scope="module")
+def workers(lake: MetricLake) -> list[Named]:
+    return [Named(name, _worker(lake, name)) for name in ("one", "two", "three")]
+
+
+def _worker(lake: MetricLake, name: str) -> QueryWorker:
+    limits = Limits("500MB", 30.0, 1000)
+    instances = Instances(limits, threads=1, spill_directory=lake.directory / "spill")
+    return QueryWorker(SegmentCache(lake.store, lake.directory / f"cache-{name}", 1 << 30), instances)
+
+
+def engine_of(lake: MetricLake, workers: Sequence[Named], **how: Any) -> MetricsEngine:
+    limits = MetricsLimits(**how.pop("limits", {}))
+    return MetricsEngine(KnownSegments(Index(how.pop("index", lake.segments))), Several(workers), limits, **how)
+
+
+def asked(engine: MetricsEngine, text: str, steps: Steps = HOURS, **how: Any) -> list[Group]:
+    instant = how.pop("instant", False)
+    return list(engine.promql(how.pop("organization", OWN), MetricsQuestion(text, steps, instant, T0 * NS, **how)))
+
+
+def shown(groups: Sequence[Group]) -> dict[str, list[Any]]:
+    """By labels: times and values, each with its bits."""
+    found: dict[str, list[Any]] = {}
+    for group in groups:
+        value = group.value
+        if isinstance(value, Scalar):
+            value = Vector([()], value.values[None, :], np.ones((1, len(group.steps)), bool))
+        assert isinstance(value, Vector)
+        for row, labels in enumerate(value.labels):
+            points = found.setdefault(labels_text(labels), [])
+            for step in np.flatnonzero(value.present[row]).tolist():
+                histogram = None if value.histograms is None else value.histograms[row, step]
+                number = value.values[row, step : step + 1].tobytes() if histogram is None else repr(histogram)
+                points.append((group.steps.start + step * group.steps.step, number))
+    return found
+
+
+class AllSamples:
+    """Every sample at once, as the lake has them."""
+
+    def __init__(self, lake: MetricLake) -> None:
+        self._lake = lake
+
+    def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
+        segments = [one for one in self._lake.segments if one.organization == OWN]
+        found = list(self._lake.metrics.samples(segments, Selection(matchers, start, end)))
+        return found[0] if found else NO_SAMPLES
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_one_worker_three_workers_and_parts_give_the_same_as_all_samples_at_once(
+    text: str, lake: MetricLake, workers: list[Named]
+) -> None:
+    value, notes = evaluate(resolve(parse(text), HOURS, False), HOURS, AllSamples(lake), FUNCTIONS)
+    assert isinstance(value, Vector | Scalar)
+    whole = shown([Group(HOURS, in_order(value) if isinstance(value, Vector) else value)])
+    alone = engine_of(lake, workers[:1])
+    assert shown(asked(alone, text)) == whole
+    few_rows = {"shard_rows": 400}
+    in_parts = shown(asked(engine_of(lake, workers[:1], **few_rows), text))
+    assert in_parts == shown(asked(engine_of(lake, workers, **few_rows), text))
+    assert _close(in_parts, whole)
+    answer = alone.promql(OWN, MetricsQuestion(text, HOURS, False, T0 * NS))
+    list(answer)
+    assert sorted(note.message for note in answer.notes) == sorted(note.message for note in notes.all())
+
+
+def _close(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> bool:
+    """The same but for the last bits of sums, which are made part by part."""
+    return list(one) == list(other) and all(
+        time == whole_time and (value == whole or np.isclose(np.frombuffer(value), np.frombuffer(whole), rtol=1e-15)[0])
+        for labels in one
+        for (time, value), (whole_time, whole) in zip(one[labels], other[labels], strict=True)
+    )
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_groups_of_time_put_together_are_the_whole_range(text: str, lake: MetricLake, workers: list[Named]) -> None:
+    engine = engine_of(lake, workers)
+    groups = asked(engine, text, streamed=True)
+    assert len(groups) > 5
+    assert [time for group in groups for time in group.steps.times.tolist()] == HOURS.times.tolist()
+    assert dict(sorted(shown(groups).items())) == dict(sorted(shown(asked(engine, text)).items()))
+
+
+def test_an_instant_may_be_a_range_of_samples(lake: MetricLake, workers: list[Named]) -> None:
+    engine = engine_of(lake, workers)
+    (group,) = asked(engine, 'temperature{host="h4"}[3m]', Steps(T0 + 10 * MINUTE, T0 + 10 * MINUTE), instant=True)
+    assert isinstance(group.value, Samples)
+    assert group.value.times.tolist() == [T0 + n * MINUTE for n in (8, 9, 10)]
+    with pytest.raises(UserError, match='invalid expression type "range vector" for range query'):
+        asked(engine, "temperature[3m]")
+
+
+def test_another_organization_has_its_own_metrics_alone(lake: MetricLake, workers: list[Named]) -> None:
+    engine = engine_of(lake, workers)
+    other = lake.segments[-1].organization
+    now = Steps(T0 + 2 * MINUTE, T0 + 2 * MINUTE)
+    (group,) = asked(engine, '{__name__=~".+"}', now, instant=True, organization=other)
+    assert isinstance(group.value, Vector)
+    assert {labels_text(labels) for labels in group.value.labels} == {'temperature{host="h0"}'}
+    assert shown(asked(engine, "temperature", now, organization=uuid4())) == {}
+
+
+# What goes wrong
+
+
+@pytest.fixture
+def troubled(workers: list[Named]) -> Iterator[list[Named]]:
+    yield workers
+    for worker in workers:
+        worker.trouble.clear()
+
+
+def test_what_a_lost_or_busy_worker_should_have_done_others_do(lake: MetricLake, troubled: list[Named]) -> None:
+    text = QUERIES[1]
+    whole = shown(asked(engine_of(lake, troubled, shard_rows=400), text))
+    troubled[0].trouble = [Lost("gone")]
+    troubled[1].trouble = [Busy("full")]
+    assert shown(asked(engine_of(lake, troubled, shard_rows=400), text)) == whole
+
+
+def test_when_all_workers_are_lost_each_is_named(lake: MetricLake, troubled: list[Named]) -> None:
+    for worker in troubled:
+        worker.trouble = [Lost(f"{worker.name} is gone")] * 30
+    with pytest.raises(Unavailable, match=r"no query worker can be reached: .*gone"):
+        asked(engine_of(lake, troubled), QUERIES[1])
+
+
+def test_a_damaged_segment_is_an_error_or_named_as_missing(lake: MetricLake, tmp_path: Path) -> None:
+    whole = lake.segments[0]
+    damaged = replace(whole, id=uuid4(), ingested=99)
+    lake.store.put(damaged.path, b"PAR1 no such thing" * 100)
+    segments = [*(one for one in lake.segments if one.organization == OWN), replace(damaged, bytes=1800)]
+    worker = Named("alone", _worker(lake, str(tmp_path.name)))
+    engine = engine_of(lake, [worker], index=segments)
+    with pytest.raises(Corrupt, match=str(damaged.id)):
+        asked(engine, "requests_total")
+    answer = engine.promql(OWN, MetricsQuestion("requests_total", HOURS, False, T0 * NS, partial=True))
+    assert shown(list(answer)) == shown(asked(engine_of(lake, [worker]), "requests_total"))
+    (missing,) = answer.account.missing
+    assert (missing.segments, str(damaged.id) in missing.reason) == (1, True)
+
+
+def test_past_a_limit_the_query_is_refused_by_its_name(lake: MetricLake, workers: list[Named]) -> None:
+    assert len(shown(asked(engine_of(lake, workers, limits={"max_series": 11}), "temperature"))) == 11
+    with pytest.raises(TooLarge, match=r"more than 10 series \(metrics_max_series\)"):
+        asked(engine_of(lake, workers, limits={"max_series": 10}), "temperature")
+    points = 11 * len(HOURS)
+    asked(engine_of(lake, workers, limits={"max_samples": points}), "temperature")
+    with pytest.raises(TooLarge, match=rf"more than {points - 1} samples at once \(metrics_max_samples\)"):
+        asked(engine_of(lake, workers, limits={"max_samples": points - 1}), "temperature")
+    assert shown(asked(engine_of(lake, workers, limits={"max_series": 1}), "sum(temperature)"))
+
+
+def test_a_query_that_takes_too_long_or_is_cancelled_ends(lake: MetricLake, workers: list[Named]) -> None:
+    with pytest.raises(UserError, match="stopped after 0 s: limit query_seconds"):
+        asked(engine_of(lake, workers, limits={"seconds": 0.0}), "sum(temperature)")
+    answer = engine_of(lake, workers).promql(OWN, MetricsQuestion("sum(temperature)", HOURS, False, T0 * NS))
+    answer.close()
+    with pytest.raises(UserError, match="cancelled"):
+        list(answer)
+
+
+# Lists
+
+
+def test_lists_of_what_there_is(lake: MetricLake, workers: list[Named]) -> None:
+    engine = engine_of(lake, workers)
+    between = (T0, T0 + 200 * MINUTE)
+    hosts = engine.label_values(OWN, "host", (), *between, limit=0, now_ns=0)
+    assert (hosts.rows, hosts.truncated) == (sorted(f"h{n}" for n in range(11)), False)
+    cut = engine.label_values(OWN, "host", (), *between, limit=2, now_ns=0)
+    assert (cut.rows, cut.truncated) == (["h0", "h1"], True)
+    zone = parse_selector('temperature{zone="a"}')
+    assert engine.label_values(OWN, "host", [zone], *between, limit=0, now_ns=0).rows == [
+        "h0",
+        "h10",
+        "h2",
+        "h4",
+        "h6",
+        "h8",
+    ]
+    names = engine.label_names(OWN, (), *between, limit=0, now_ns=0).rows
+    assert names == ["__name__", "host", "le", "zone"]
+    series = engine.series(OWN, [parse_selector('requests_total{host="h1"}')], *between, limit=0, now_ns=0)
+    assert [labels_text(labels) for labels in series.rows] == ['requests_total{host="h1", zone="b"}']
+    told = engine.metadata(OWN, metric=None, limit=0, limit_per_metric=0, now_ns=(T0 + 100 * MINUTE) * NS).rows
+    assert [(name, type_) for name, type_, _, _ in told][:2] == [
+        ("latency", "histogram"),
+        ("requests_total", "counter"),
+    ]
