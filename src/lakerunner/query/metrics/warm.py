@@ -1,0 +1,59 @@
+"""Compiles what PromQL's usual functions need, by evaluating them once over a few samples.
+
+numba compiles a kernel when it is first called, which takes a second or two, and keeps it on disk: whoever asks first
+should not wait for that. What is not asked for here is compiled when it is.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import Thread
+
+import numpy as np
+
+from lakerunner.model.errors import LakerunnerError
+from lakerunner.plan.vectors.evaluate import evaluate
+from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.plan.vectors.values import Samples, Steps
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.parse import parse
+from lakerunner.promql.resolve import resolve
+
+_USUAL = (
+    "sum by (job) (rate(m[5m]))",
+    "avg(increase(m[5m])) / count(irate(m[5m]))",
+    "min(delta(m[5m])) + max(m)",
+    "topk(1, m) or bottomk(1, m)",
+    "quantile(0.9, m) > 0",
+    "stddev(m)",
+    "sum_over_time(m[5m]) + avg_over_time(m[5m]) + count_over_time(m[5m]) + last_over_time(m[5m])",
+    "max_over_time(m[5m]) - min_over_time(m[5m])",
+    "quantile_over_time(0.5, m[5m]) + stddev_over_time(m[5m])",
+    "deriv(m[5m]) + predict_linear(m[5m], 60)",
+    "changes(m[5m]) + resets(m[5m])",
+    "histogram_quantile(0.9, sum by (le) (rate(m[5m])))",
+    "round(m ^ 2, 0.1) * on (job) group_left () m",
+)
+
+
+def warm() -> None:
+    steps = Steps(60_000, 600_000, 60_000)
+    for text in _USUAL:
+        with suppress(LakerunnerError):
+            evaluate(resolve(parse(text), steps, False), steps, _Few(), FUNCTIONS)
+
+
+def warm_aside() -> None:
+    """At once: the work is done in a thread that no one waits for."""
+    Thread(target=warm, name="metrics-warm", daemon=True).start()
+
+
+class _Few:
+    """Two series, whatever is asked for."""
+
+    def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:  # noqa: ARG002
+        labels = [(("job", "a"), ("le", bound)) for bound in ("+Inf", "1")]
+        times = np.arange(20_000, 620_000, 30_000, dtype=np.int64)
+        count = len(times)
+        values = np.concatenate([np.arange(count) % 15, np.arange(count) * 1.5])
+        return Samples(labels, np.array([0, count, 2 * count]), np.concatenate([times, times]), values)
