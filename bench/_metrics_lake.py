@@ -11,7 +11,7 @@ import os
 import pickle
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,10 @@ def metrics_lake(directory: Path, segments: int) -> MetricsLake:
             made = [one for part in pool.map(_segment, [(directory, n) for n in range(segments)]) for one in part]
         (directory / "segments.pickle").write_bytes(pickle.dumps(made))
         marker.write_text(json.dumps({"segments": segments}))
-    return MetricsLake(
-        LocalStore(directory / "store"), directory, tuple(pickle.loads((directory / "segments.pickle").read_bytes()))
-    )
+    sets: dict[Any, Any] = {}  # shared, as they are when they come from the index
+    made = pickle.loads((directory / "segments.pickle").read_bytes())
+    shared = [replace(one, columns=sets.setdefault(one.columns, one.columns), ingested=n) for n, one in enumerate(made)]
+    return MetricsLake(LocalStore(directory / "store"), directory, tuple(shared))
 
 
 def _segment(work: tuple[Path, int]) -> list[Segment]:
@@ -126,7 +127,3 @@ def _filled(template: Any, times: Any, values: Any, export: int) -> bytes:
     data[values[~is_counter] - 1] = 4 << 3 | 1
     return data.tobytes()
 
-
-if __name__ == "__main__":
-    lake = metrics_lake(Path(sys.argv[1]), int(sys.argv[2]))
-    print(len(lake.segments), lake.rows, sum(s.bytes for s in lake.segments))

@@ -31,13 +31,17 @@ _HINTS = {"yes": ResetHint.RESET, "no": ResetHint.NOT_RESET, "gauge": ResetHint.
 _Row = dict[str, Any]
 
 
+class TooCoarse(Exception):
+    """Buckets that no native histogram can have."""
+
+
 def sent_histograms(group: RowGroup, rows: Ints) -> list[Histogram | None]:
     """Of these rows, which are histograms that Prometheus sent. None: a stale marker."""
     return _made(group, rows, SENT_COLUMNS, _sent)
 
 
 def otlp_histograms(group: RowGroup, rows: Ints, *, delta: bool) -> list[Histogram | None]:
-    """Of these rows, which are points of OTLP histograms. ValueError for a scale that Prometheus refuses."""
+    """Of these rows, which are points of OTLP histograms. TooCoarse for a scale that Prometheus has not."""
     hint = ResetHint.GAUGE if delta else ResetHint.UNKNOWN
     found = _made(group, rows, OTLP_COLUMNS, lambda row: _otlp(row, hint))
     if group.unrecorded is None:
@@ -62,7 +66,7 @@ def _otlp(row: _Row, hint: ResetHint) -> Histogram:
     if row["scale"] is None:
         return _custom(row, count, sum_, hint)
     if row["scale"] < LEAST_SCHEMA:
-        raise ValueError(f"an exponential histogram of scale {row['scale']}: Prometheus has {LEAST_SCHEMA} and more")
+        raise TooCoarse(f"an exponential histogram of scale {row['scale']}, Prometheus has {LEAST_SCHEMA} and more")
     down = max(row["scale"] - MOST_SCHEMA, 0)
     positive, negative = (_exponential(row[side], down) for side in ("positive", "negative"))
     zeros = float(row["zero_count"] or 0)

@@ -55,7 +55,10 @@ class Footprint:
         self.metadata = metadata
         counts = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
         self.rows: list[Span] = list(pairwise(accumulate(counts, initial=0)))
-        self.columns = frozenset(metadata.schema.column(n).path.partition(".")[0] for n in range(metadata.num_columns))
+        self.leaves: dict[str, list[int]] = {}
+        for leaf in range(metadata.num_columns):
+            self.leaves.setdefault(metadata.schema.column(leaf).path.partition(".")[0], []).append(leaf)
+        self.columns = frozenset(self.leaves)
         self.flagged = [self._is_flagged(n) for n in range(len(self.rows))]
 
     @property
@@ -64,11 +67,9 @@ class Footprint:
 
     def _is_flagged(self, group: int) -> bool:
         """Whether a point of the row group may have flags."""
-        schema = self.metadata.schema
-        leaf = next((n for n in range(len(schema)) if schema.column(n).path == "flags"), None)
-        if leaf is None:
+        if "flags" not in self.leaves:
             return False
-        statistics = self.metadata.row_group(group).column(leaf).statistics
+        statistics = self.metadata.row_group(group).column(self.leaves["flags"][0]).statistics
         return statistics is None or not statistics.has_min_max or statistics.max != 0
 
 
@@ -81,8 +82,11 @@ class SegmentFile:
     footprint: Footprint
 
     @cached_property
-    def _file(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self.held.path, metadata=self.footprint.metadata, memory_map=True)
+    def _reader(self) -> Any:
+        """What a ParquetFile reads with. To make one of those takes the square of the number of columns."""
+        reader = pq.core.ParquetReader()
+        reader.open(pa.memory_map(str(self.held.path)), metadata=self.footprint.metadata, pre_buffer=False)
+        return reader
 
     @property
     def columns(self) -> frozenset[str]:
@@ -98,8 +102,8 @@ class SegmentFile:
                 yield group, wanted
 
     def read(self, group: int, columns: tuple[str, ...]) -> RowGroup:
-        there = [name for name in columns if name in self.columns]
-        table = self._file.read_row_group(group, there, use_threads=False)
+        leaves = [leaf for name in columns for leaf in self.footprint.leaves.get(name, ())]
+        table = self._reader.read_row_group(group, column_indices=leaves, use_threads=False)
         first, end = self.footprint.rows[group]
         if table.num_rows != end - first:
             raise ValueError(f"row group {group} has {table.num_rows} rows, its footer says {end - first}")

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lakerunner.model.labels import Labels, labels_of
+from lakerunner.model.errors import UserError
+from lakerunner.model.labels import Labels, labels_of, labels_text
 from lakerunner.plan.vectors.arrays import STALE, Bools, Ints, Objects
 from lakerunner.plan.vectors.values import NO_SAMPLES, Samples
 from lakerunner.query.metrics.kernels import (
@@ -30,7 +31,7 @@ from lakerunner.query.metrics.kernels import (
 )
 from lakerunner.query.metrics.layout import Block, Part
 from lakerunner.query.metrics.matching import Test
-from lakerunner.query.metrics.natives import OTLP_COLUMNS, SENT_COLUMNS, otlp_histograms, sent_histograms
+from lakerunner.query.metrics.natives import OTLP_COLUMNS, SENT_COLUMNS, TooCoarse, otlp_histograms, sent_histograms
 from lakerunner.query.metrics.reading import RowGroup, SegmentFile, explained
 from lakerunner.query.metrics.spread import Between, Flat, Texts, flat_samples
 from lakerunner.query.metrics.view import Kind
@@ -186,8 +187,12 @@ class _Plain:
         for entry in entries.tolist():
             rows = self._rows(group, entry)
             delta = bool(self._part.entries.delta[entry])
-            values = np.zeros(len(rows))
-            self._put(group, entry, rows, values, otlp_histograms(group, rows, delta=delta))
+            try:
+                histograms = otlp_histograms(group, rows, delta=delta)
+            except TooCoarse as error:
+                series = labels_text(self._part.labels[int(self._part.group_of[entry])])
+                raise UserError(f"{series}: {error}") from error
+            self._put(group, entry, rows, np.zeros(len(rows)), histograms)
 
     def _place_sent(self, group: RowGroup, entries: Ints) -> Ints:
         """Those that have histograms; the others are returned."""
