@@ -139,3 +139,22 @@ def test_the_planner_uses_an_index_wherever_in_time_the_question_lies(index: Ind
             plan = connection.execute(b"EXPLAIN " + load_queries()["segments.pick"], values).fetchall()
         assert "Seq Scan" not in str(plan)
         assert 1 <= index.segments.pick(ACME.id, "logs", TimeRange(start, start + 15)).considered <= 3
+
+
+def test_segments_know_the_order_in_which_they_came(index: Index) -> None:
+    for name in ("c", "a", "b"):
+        commit(index, segment(name, 0, 10))
+    found = {one.id: one.ingested for one in index.segments.pick(ACME.id, "logs", ALL_TIME).segments}
+    places = [found[segment(name, 0, 10).id] for name in ("c", "a", "b")]
+    assert places == sorted(places)
+    assert 0 < places[0] < places[1] < places[2]
+
+
+def test_a_segment_may_be_given_the_place_of_those_it_replaces(index: Index) -> None:
+    commit(index, segment("first", 0, 10))
+    (first,) = index.segments.pick(ACME.id, "logs", ALL_TIME).segments
+    commit(index, segment("second", 0, 10))
+    merged = replace(segment("merged", 0, 10), level=1, ingested=first.ingested)
+    index.commit(Commit((merged,), (), (), replaced=(first.id,)))
+    found = {one.level: one.ingested for one in index.segments.pick(ACME.id, "logs", ALL_TIME).segments}
+    assert found == {1: first.ingested, 0: first.ingested + 1}

@@ -288,6 +288,7 @@ def expected_series(rows: Iterable[Row]) -> list[Row]:
                 "prometheus_name": metric_name(*named, monotonic=bool(row["monotonic"])),
                 "prometheus_escaped": escaped_metric_name(*named, monotonic=bool(row["monotonic"])),
                 "labels": _listed(labels),
+                "as_sent": False,
                 "resource": _listed(resource),
             }
         )

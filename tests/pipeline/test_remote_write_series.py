@@ -102,7 +102,7 @@ def test_labels_are_as_they_were_sent() -> None:
     assert plain(series["labels"]) == sorted(labels)
     escaped = ["_th", "_private", "a_b", "instance", "job", "service_name"]
     assert [label["escaped"] for label in series["labels"]] == escaped
-    assert (series["service_name"], series["resource"]) == ("api", [])
+    assert (series["service_name"], series["resource"], series["as_sent"]) == ("api", [], True)
 
 
 def test_no_job_or_instance_is_made_up() -> None:

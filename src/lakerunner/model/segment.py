@@ -46,7 +46,7 @@ class Segment:
     level: int = 0
     statistics: Mapping[str, Any] = field(default_factory=dict)
     fingerprints: tuple[int, ...] = ()
-    ingested: int = 0
+    ingested: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         checked_name("collector", self.collector)

@@ -6,4 +6,6 @@ UPDATE lrdb.segments AS s SET ingested = o.place
 FROM (SELECT id, row_number() OVER (ORDER BY created_at, id) AS place FROM lrdb.segments) AS o
 WHERE s.id = o.id;
 SELECT setval('lrdb.segments_ingested', (SELECT count(*) + 1 FROM lrdb.segments), false);
-ALTER TABLE lrdb.segments ALTER ingested SET NOT NULL;
+ALTER TABLE lrdb.segments
+    ALTER ingested SET DEFAULT nextval('lrdb.segments_ingested'),
+    ALTER ingested SET NOT NULL;
