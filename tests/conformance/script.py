@@ -28,12 +28,13 @@ class Sample:
     start: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class State:
     """What is loaded: the samples of each series, by time. `number` counts the states of one script."""
 
+    script: Path
     number: int
-    series: Mapping[Labels, tuple[Sample, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    series: Mapping[Labels, tuple[Sample, ...]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class _Reader:
 
     def __init__(self, path: Path, lines: list[str]) -> None:
         self._path, self._lines, self._line = path, lines, 0
-        self._state = State(0)
+        self._state = State(path, 0)
         self._cases: list[Case] = []
 
     def cases(self) -> list[Case]:
@@ -117,7 +118,7 @@ class _Reader:
 
     def _command(self, line: str) -> None:
         if line.lower() == "clear":
-            self._state = State(self._state.number + 1)
+            self._state = State(self._path, self._state.number + 1)
         elif found := _LOAD.fullmatch(line):
             self._load(duration_ms(found[2]), bool(found[1]))
         elif found := _INSTANT.fullmatch(line):
@@ -168,7 +169,7 @@ class _Reader:
         for labels, samples in loaded.items():
             by_time = {one.time: one for one in (*series.get(labels, ()), *samples)}
             series[labels] = tuple(by_time[time] for time in sorted(by_time))
-        self._state = State(self._state.number + 1, MappingProxyType(series))
+        self._state = State(self._path, self._state.number + 1, MappingProxyType(series))
 
     # eval
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -33,10 +34,10 @@ class EngineSubject:
 
     def __init__(self) -> None:
         self._state: State | None = None
-        self._source = MemorySource(State(0))
+        self._source = MemorySource(State(Path(), 0))
 
     def ask(self, state: State, query: str, steps: Steps, *, instant: bool) -> Answer:
-        if state is not self._state:
+        if state != self._state:
             self._state, self._source = state, MemorySource(state)
         try:
             expression = parse(query)

@@ -1,0 +1,52 @@
+"""The PromQL scripts once more, through ingest and HTTP, with the series split over three query workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.check import problem
+from conformance.http_subject import same_as_shown
+from conformance.lake import ScriptedLake, scripted_lake
+from conformance.run import Failure, scripts
+from conformance.script import Case, read_script
+
+# Ranges, staleness, native histograms, start times, and partials that are folded.
+FEW = ("staleness.test", "native_histograms.test", "start_times.test", "matching.test", "sums.test")
+PATHS = scripts([])
+
+
+def cases_of(paths: list[Path]) -> list[Case]:
+    return [case for path in paths for case in read_script(path)]
+
+
+def check(lake: ScriptedLake, cases: list[Case]) -> None:
+    failures = []
+    for case in cases:
+        reason = problem(case, lake.subject, same_as_shown, moved=False)
+        if reason:
+            failures.append(str(Failure(case, reason)))
+    assert failures == [], f"{len(failures)} of {len(cases)}:\n" + "\n".join(failures)
+
+
+def test_a_few_scripts_through_ingest_and_three_workers(tmp_path: Path) -> None:
+    cases = cases_of([path for path in PATHS if path.name in FEW])
+    with scripted_lake(tmp_path, cases) as lake:
+        check(lake, cases)
+        for worker in lake.workers:
+            assert "unit" in worker.text()
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptedLake]:
+    with scripted_lake(tmp_path_factory.mktemp("scripts"), cases_of(PATHS)) as served:
+        yield served
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_script(lake: ScriptedLake, path: Path) -> None:
+    check(lake, cases_of([path]))
