@@ -114,7 +114,8 @@ def _extreme(sign: float, *, latest: bool = False, as_time: bool = False) -> Cal
 
 def _deviations(table: Table, values: Floats) -> None:
     variances(table, values)
-    np.sqrt(values, out=values)
+    with np.errstate(invalid="ignore"):
+        np.sqrt(values, out=values)
 
 
 def _quantile(called: Called) -> Vector:
