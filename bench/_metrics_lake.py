@@ -126,4 +126,3 @@ def _filled(template: Any, times: Any, values: Any, export: int) -> bytes:
     # as_int (field 6) of a gauge becomes as_double (field 4), both of eight bytes
     data[values[~is_counter] - 1] = 4 << 3 | 1
     return data.tobytes()
-

@@ -29,6 +29,7 @@ ALL = (-(2**53), 2**53)
 WHOLE = Shard()
 T0 = 1_704_067_200_000  # 2024-01-01, ms
 NS = 1_000_000
+WHOLE = Shard()
 EVERY = (Matcher("__name__", "!=", ""),)
 
 

@@ -111,7 +111,9 @@ def test_exemplars_are_where_their_values_belong(lake: MetricLake) -> None:
         prom("lat_seconds_bucket", le="+Inf", **of_lat): [high],
         prom("hits_total", job="cart"): [one],
     }
-    some = exemplars_of(lake.metrics, lake.segments, named("lat_seconds_bucket", Matcher("le", "=", "+Inf")), T0 - 4, T0)
+    some = exemplars_of(
+        lake.metrics, lake.segments, named("lat_seconds_bucket", Matcher("le", "=", "+Inf")), T0 - 4, T0
+    )
     assert list(some) == [(prom("lat_seconds_bucket", le="+Inf", **of_lat), [high])]
 
 

@@ -300,3 +300,24 @@ def _ordered(times: Any, runs: Any, order: Any, spare: Any) -> Any:
         count = merged
         order, spare = spare, order
     return order
+
+
+def warm() -> None:
+    """Compile what every query runs, or load it from numba's cache, so that the first query does not wait for it."""
+    some = np.zeros(1, np.int64)
+    points = _read_only_points()
+    order, offsets = sort_into(some, 1)
+    chosen_entries(some, some - 1, some - 1)
+    slots = Slots(some, some + 1, some.copy(), some.copy(), np.zeros(1, np.bool_))
+    out = Out(np.zeros(2, np.int64), np.zeros(2), some[:0])
+    count_points(order, slots, points, (-1, 1), some.copy())
+    place_points(order, slots, points, (-1, 1), out)
+    settle(offsets, slots, out, some[:0])
+    merge(offsets, disorder(offsets, out.times), out, some[:0])
+
+
+def _read_only_points() -> Points:
+    ints, doubles, bits = np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.uint8)
+    for array in (ints, doubles, bits):
+        array.flags.writeable = False
+    return Points(0, ints, doubles, bits, ints, bits, ints, True)

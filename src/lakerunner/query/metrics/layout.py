@@ -79,11 +79,12 @@ class Layout:
             first = min(until, end)
 
     def _block(self, first: int, end: int) -> Block:
-        if (first, end) not in self.blocks_known:
+        block = self.blocks_known.get((first, end))
+        if block is None:
             if len(self.blocks_known) >= _BLOCKS_KNOWN:
                 self.blocks_known.clear()
-            self.blocks_known[first, end] = Block(self, first, end)
-        return self.blocks_known[first, end]
+            block = self.blocks_known[first, end] = Block(self, first, end)
+        return block
 
 
 class Block:

@@ -162,15 +162,13 @@ class RowGroup:
         if self.unrecorded is not None:
             return self._given(self._marked(self._numbers(), self.unrecorded), self.present(zero=zero), starts)
         doubles, ints = self.column("value"), self.column("int_value")
-        return Points(
+        return points_of_arrays(
             self.base,
             self.times,
-            _NO_DOUBLES if doubles is None else _values(doubles, np.float64),
-            _NOTHING if doubles is None else _validity(doubles),
-            _NO_INTS if ints is None else _values(ints, np.int64),
-            _NOTHING if ints is None else _validity(ints),
+            (_NO_DOUBLES, _NOTHING) if doubles is None else (_values(doubles, np.float64), _validity(doubles)),
+            (_NO_INTS, _NOTHING) if ints is None else (_values(ints, np.int64), _validity(ints)),
             self.starts_ms if starts else _NO_INTS,
-            zero,
+            zero=zero,
         )
 
     def points_of(self, name: str, *, starts: bool) -> Points:
@@ -207,7 +205,17 @@ class RowGroup:
     def _given(self, values: Floats, present: Bools, starts: bool) -> Points:
         valid = _NOTHING if present.all() else np.packbits(present, bitorder="little")
         ms = self.starts_ms if starts else _NO_INTS
-        return Points(self.base, self.times, values, valid, _NO_INTS, _NOTHING, ms, False)
+        return points_of_arrays(self.base, self.times, (values, valid), (_NO_INTS, _NOTHING), ms, zero=False)
+
+
+def points_of_arrays(
+    base: int, times: Ints, doubles: tuple[Any, Any], ints: tuple[Any, Any], starts: Ints, *, zero: bool
+) -> Points:
+    """All arrays read-only, as Arrow's are: so kernels are compiled once."""
+    given = times.view(), doubles[0].view(), doubles[1].view(), ints[0].view(), ints[1].view(), starts.view()
+    for array in given:
+        array.flags.writeable = False
+    return Points(base, *given, zero)
 
 
 def _values(column: pa.Array, kind: Any) -> Any:

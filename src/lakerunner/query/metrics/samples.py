@@ -169,7 +169,7 @@ class _Plain:
         if starts:  # of deltas only
             for is_delta in (False, True):
                 some = entries[self._part.entries.delta[entries] == is_delta]
-                own = points if is_delta else points._replace(starts=_NONE)
+                own = points if is_delta else points._replace(starts=points.starts[:0])
                 place_points(some, self._slots, own, self._reading.between, self._out)
         else:
             place_points(entries, self._slots, points, self._reading.between, self._out)

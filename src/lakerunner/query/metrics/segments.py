@@ -100,7 +100,10 @@ class MetricSegments:
             paths = held.enter_context(self._beside(missing)) if missing else {}
             for segment in missing:
                 with explained(segment):
-                    found[segment.id] = known.read(paths[segment.id], segment.side_path(SERIES_TABLE))
+                    table = known.read(paths[segment.id], segment.side_path(SERIES_TABLE))
+                    if table.rows.sum() != segment.rows:
+                        raise Corrupt(f"its series have {table.rows.sum()} points, the segment {segment.rows}")
+                    found[segment.id] = table
                 self._tables.put((generation, segment.id), found[segment.id], found[segment.id].bytes)
         return Prepared(ordered, tuple(found[segment.id] for segment in ordered), known)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from lakerunner.model.labels import NAME, Labels, labels_of
 from lakerunner.model.prometheus import (
@@ -94,7 +95,8 @@ _KINDS: dict[str, tuple[tuple[Kind, str], ...]] = {
 }
 
 
-def target_info(resource: Sequence[Attribute], form: Form) -> Labels | None:
+@lru_cache(10_000)
+def target_info(resource: tuple[Attribute, ...], form: Form) -> Labels | None:
     """The labels of the resource's target_info; None where it has no attribute that job and instance do not tell, or
     neither of these."""
     told = {name: value for name, _, value in resource if name in _IDENTIFYING}
