@@ -12,21 +12,19 @@ from uuid import UUID
 import httpx
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native import NativeApi
-from lakerunner.api.native_tags import LOGS_TAGS, METRICS_TAGS, SPANS_TAGS, known_keys
+from lakerunner.api.native_tags import LOGS_TAGS, SPANS_TAGS, known_keys
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import SIGNALS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments
-from pipeline.remote_write_oracle import framed, message_type, raw_of
 from query.sample_lake import HOUR, OTHER, OWN, START, Lake, Record
 
 READ = frozenset({Role.READ})
@@ -97,10 +95,9 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Logs, metrics and spans of two organizations."""
+    """Logs and spans of two organizations."""
     made = Served(tmp_path_factory.mktemp("native"))
     made.add("logs", logs())
-    made.add("metrics", metrics())
     made.add("traces", spans())
     secret = logs(prefix="secret")
     made.add("logs", secret, OTHER)
@@ -138,24 +135,6 @@ def logs(prefix: str = "") -> bytes:
     return found.SerializeToString()
 
 
-def metrics() -> bytes:
-    found = ExportMetricsServiceRequest()
-    resource_metrics = found.resource_metrics.add()
-    resource_metrics.resource.attributes.add(key="service.name").value.string_value = "cart"
-    scope = resource_metrics.scope_metrics.add()
-    counter = scope.metrics.add(name="http.requests", unit="1", description="Served.")
-    counter.sum.aggregation_temporality, counter.sum.is_monotonic = 2, True
-    for route in ("/a", "/b"):
-        point = counter.sum.data_points.add(time_unix_nano=START, as_int=1)
-        point.attributes.add(key="http.route").value.string_value = route
-    active = scope.metrics.add(name="active").sum
-    active.aggregation_temporality = 2
-    active.data_points.add(time_unix_nano=START, as_int=1).attributes.add(key="pool").value.string_value = "main"
-    scope.metrics.add(name="sizes", unit="By").exponential_histogram.data_points.add(time_unix_nano=START, count=1)
-    scope.metrics.add(name="later").gauge.data_points.add(time_unix_nano=START + HOUR, as_double=2.5)
-    return found.SerializeToString()
-
-
 def spans() -> bytes:
     found = ExportTraceServiceRequest()
     resource_spans = found.resource_spans.add()
@@ -176,19 +155,19 @@ def test_ping_and_features_need_a_key_and_say_what_there_is(served: Served) -> N
         assert httpx.get(f"{url}/ping", headers=header).json() == {"status": "ok"}
     assert httpx.get(f"{url}/ping").status_code == 401
     assert httpx.get(f"{url}/features", headers={"api-key": "no such"}).status_code == 401
-    features = {"metricsSummarySSE": False, "promql": False, "logql": False, "traceql": False, "sql": True}
+    features = {"metricsSummarySSE": False, "promql": True, "logql": False, "traceql": False, "sql": True}
     assert served.post("features", {}).json() == {"features": features}
     assert httpx.get(f"{url}/features", headers={"api-key": "own"}).json() == {"features": features}
 
 
-@pytest.mark.parametrize("path", ["metrics/query", "metrics/tags", "metrics/metadata", "logs/tagvalues?tagName=level"])
+@pytest.mark.parametrize("path", ["logs/query", "spans/tags", "logs/tagvalues?tagName=level"])
 def test_nothing_is_told_without_a_key(served: Served, path: str) -> None:
     assert served.post(path, key=None).status_code == 401
     assert served.post(path, key="wrong").status_code == 401
     assert served.post(path, key="writer").status_code == 403
 
 
-@pytest.mark.parametrize(("path", "language"), [("metrics", "PromQL"), ("logs", "LogQL"), ("spans", "TraceQL")])
+@pytest.mark.parametrize(("path", "language"), [("logs", "LogQL"), ("spans", "TraceQL")])
 def test_a_query_is_refused_by_the_name_of_its_language(served: Served, path: str, language: str) -> None:
     refused = served.post(f"{path}/query", DAY | {"q": '{a="b"}', "limit": 100, "reverse": True})
     assert refused.status_code == 400
@@ -219,10 +198,9 @@ def test_tags_that_the_index_does_not_know_come_from_the_rows(empty: Served) -> 
 
 
 def test_where_there_is_nothing_there_are_no_tags(empty: Served) -> None:
-    for path in ("logs", "metrics", "spans"):
+    for path in ("logs", "spans"):
         assert empty.tags(path) == []
         assert empty.values(path, "service_name") == empty.values(path, "no_such") == []
-    assert empty.post("metrics/metadata", {}).json() == {"metrics": [], "truncated": False}
 
 
 def test_tags_are_of_the_time_asked_for(empty: Served) -> None:
@@ -248,9 +226,6 @@ VALUES = {
     ("logs", "empty"): [],
     ("logs", "no_such"): [],
     ("logs", "collector"): ["edge"],
-    ("metrics", "__name__"): ["active", "http.requests", "later", "sizes"],
-    ("metrics", "metric_name"): ["active", "http.requests", "later", "sizes"],
-    ("metrics", "http_route"): ["/a", "/b"],
     ("spans", "name"): ["GET /", "query"],
     ("spans", "kind"): ["Client", "Server"],
     ("spans", "span_kind"): ["Client", "Server"],
@@ -313,8 +288,8 @@ def test_what_is_asked_wrong_is_refused_before_the_stream_begins(served: Served)
             DAY | {"q": '{a="b"} |= "c"'},
         ),
         "q names a metric, which spans do not have": ("spans/tags", DAY | {"q": "up"}),
-        "q must be text": ("metrics/tags", DAY | {"q": 1}),
-        "the body must be a JSON object": ("metrics/metadata", []),
+        "q must be text": ("logs/tags", DAY | {"q": 1}),
+        "the body must be a JSON object": ("spans/tags", []),
     }
     for message, (path, body) in wrong.items():
         refused = served.post(path, body)
@@ -327,56 +302,6 @@ def test_a_failure_on_the_way_is_an_error_event_and_no_done(served: Served) -> N
     assert event["type"] == "error"
     assert event["data"]["code"] == "UserError"
     assert "missing )" in event["data"]["message"]
-
-
-def test_tags_of_a_metric(served: Served) -> None:
-    told = served.post("metrics/tags", DAY | {"metric": "http.requests"}).json()
-    assert told["metric"] == {"name": "http.requests", "type": "counter"}
-    assert told["tags"] == sorted({*METRICS_TAGS.fixed, "http_route", "service_name"})
-    scoped = DAY | {"metric": "http.requests", "q": 'max(http.requests{http_route="/a"})'}
-    assert served.tags("metrics", scoped) == told["tags"]
-    assert served.tags("metrics") == sorted({*METRICS_TAGS.fixed, "http_route", "pool", "service_name"})
-    missing = served.post("metrics/tags", DAY | {"metric": "no'such"})
-    assert missing.status_code == 404
-    assert 'there is no metric "no\'such"' in missing.json()["error"]["message"]
-
-
-def test_values_of_one_metric(served: Served) -> None:
-    assert served.values("metrics", "http_route", DAY | {"q": 'sum by (x) (rate({__name__="http.requests"}[5m]))'}) == [
-        "/a",
-        "/b",
-    ]
-    assert served.values("metrics", "http_route", DAY | {"q": "active"}) == []
-
-
-def test_metadata_names_each_metric_as_the_plugin_reads_it(served: Served) -> None:
-    assert served.post("metrics/metadata", DAY).json() == {
-        "metrics": [
-            {"name": "active", "type": "gauge", "unit": "", "description": ""},
-            {"name": "http.requests", "type": "counter", "unit": "1", "description": "Served."},
-            {"name": "later", "type": "gauge", "unit": "", "description": ""},
-            {"name": "sizes", "type": "histogram", "unit": "By", "description": ""},
-        ],
-        "truncated": False,
-    }
-    last_hour = served.post("metrics/metadata", {}).json()["metrics"]
-    assert [metric["name"] for metric in last_hour] == ["active", "http.requests", "sizes"]
-
-
-def test_metadata_that_remote_write_sent_apart_is_told_of_the_metric(empty: Served) -> None:
-    ms = START // 1_000_000
-    series = [
-        {"labels": [{"name": "__name__", "value": name}], "samples": [{"timestamp": ms, "value": 1}]}
-        for name in ("requests_total", "untold")
-    ]
-    said = {"type": 1, "help": "Served.", "unit": "1"}
-    metadata = [{"metric_family_name": name, **said} for name in ("requests_total", "of_no_point")]
-    message = message_type("prw1")(timeseries=series, metadata=metadata).SerializeToString()
-    empty.make("metrics", raw_of(framed(message), "prw1", modified_ns=START))
-    assert empty.post("metrics/metadata").json()["metrics"] == [
-        {"name": "requests_total", "type": "counter", "unit": "1", "description": "Served."},
-        {"name": "untold", "type": "unknown", "unit": "", "description": ""},
-    ]
 
 
 def test_tags_of_spans(served: Served) -> None:
@@ -392,7 +317,7 @@ def test_another_organizations_names_and_values_are_never_told(served: Served) -
         for q in ("", '{secrethttp_status=~".*"}'):
             assert "secret" not in json.dumps(served.values("logs", tag, DAY | {"q": q}))
     assert served.values("logs", "service_name", key="other") == ["secretcart", "secretpay"]
-    assert served.tags("spans", key="other") == served.tags("metrics", key="other") == []
+    assert served.tags("spans", key="other") == []
     orgs = DAY | {"orgId": str(OTHER), "organization_id": str(OTHER)}
     assert "secret" not in json.dumps(served.values("logs", "service_name", orgs))
 

@@ -100,7 +100,7 @@ def test_a_silent_stream_sends_heartbeats(url: str, engine: WaitingEngine, monke
     assert engine.answers[0].closed.is_set()
 
 
-@pytest.mark.parametrize("path", [VALUES, "metrics/metadata", "metrics/tags"])
+@pytest.mark.parametrize("path", [VALUES, "spans/tags"])
 def test_a_client_that_leaves_stops_the_query_and_its_slot_comes_back(
     url: str, engine: WaitingEngine, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -123,7 +123,7 @@ def test_one_more_than_may_run_is_turned_away(url: str, engine: WaitingEngine) -
     first = threading.Thread(target=httpx.post, args=(f"{url}/{VALUES}",), kwargs={"json": {}, "timeout": 20})
     first.start()
     until(lambda: bool(engine.answers))
-    for path in (VALUES, "metrics/metadata"):
+    for path in (VALUES, "logs/tags"):
         refused = httpx.post(f"{url}/{path}", json={}, timeout=20)
         assert refused.status_code == 429
         assert "none of them ended within 1 s" in refused.json()["error"]["message"]

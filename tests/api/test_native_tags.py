@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from lakerunner.api.native_ask import Ask
 from lakerunner.api.native_lookup import Lookup, Wanted
 from lakerunner.api.native_selector import Matcher
-from lakerunner.api.native_tags import LOGS_TAGS, METRICS_TAGS, known_keys, literal, matcher_sql, tag_sql
+from lakerunner.api.native_tags import LOGS_TAGS, known_keys, literal, matcher_sql, tag_sql
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
@@ -102,7 +102,6 @@ def test_what_a_tag_stands_for() -> None:
     assert tag_sql(LOGS_TAGS, "level", [Attribute("attributes", "level")]) == "severity"
     assert tag_sql(LOGS_TAGS, "log.level", []) == "severity"
     assert tag_sql(LOGS_TAGS, "log.level", [Attribute("attributes", "log.level")]) == "attributes['log.level']"
-    assert tag_sql(METRICS_TAGS, "__name__", []) == "metric_name"
 
 
 def test_matchers_are_conditions() -> None:

@@ -32,7 +32,7 @@ from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
-from lakerunner.query.metrics.answer import Group, Listing, MetricsQuestion
+from lakerunner.query.metrics.answer import Group, Listing, MetricsLake, MetricsQuestion
 
 Points = Sequence[tuple[int, float | Histogram]]
 Selectors = Sequence[tuple[Matcher, ...]]
@@ -230,7 +230,7 @@ class ScriptedLake(MemoryLake):
 
 @contextmanager
 def metrics_server(
-    lake: MemoryLake,
+    lake: MetricsLake,
     now_ns: int,
     *,
     keys: Mapping[str, Organization] | None = None,

@@ -1,4 +1,4 @@
-"""The native API, as Lakerunner's Grafana plugin calls it: tags, their values, metrics, what this server can do.
+"""The native API, as Lakerunner's Grafana plugin calls it: tags of logs and spans, their values, what there is to ask.
 
 Bodies are `{"s": ..., "e": ..., "q": ...}`. Lists come as JSON, values as server-sent events. A stream that is whole
 ends with `done` and the status ok; one that was cut at its limit says `truncated` there; one that failed ends with
@@ -26,7 +26,7 @@ from lakerunner.api.limits import QueryLimits, Slot
 from lakerunner.api.native_ask import Ask, answered
 from lakerunner.api.native_lookup import MAX_LISTED, Lookup, Wanted
 from lakerunner.api.native_selector import NAME, read_selector
-from lakerunner.api.native_tags import METRICS_TAGS, TAG_TABLES, TagTable
+from lakerunner.api.native_tags import TAG_TABLES, TagTable
 from lakerunner.api.openapi import Endpoint, Handler
 from lakerunner.api.stream import Stream, in_thread, while_connected, with_signs
 from lakerunner.api.time_range import time_range
@@ -39,7 +39,7 @@ BODY_MAX_BYTES = 1 << 20
 NAME_MAX_CHARACTERS = 4096
 HEARTBEAT_SECONDS = 10.0
 # What the plugin may ask first; it knows the first of these, people the others.
-FEATURES = {"metricsSummarySSE": False, "promql": False, "logql": False, "traceql": False, "sql": True}
+FEATURES = {"metricsSummarySSE": False, "promql": True, "logql": False, "traceql": False, "sql": True}
 _logger = logging.getLogger("lakerunner.api.native")
 
 
@@ -57,7 +57,6 @@ class NativeApi:
         routes: list[Route] = [
             Endpoint("/api/v1/ping", self.ping, GET=said.PING),
             Endpoint("/api/v1/features", self.features, GET=said.FEATURES, POST=said.FEATURES),
-            Endpoint("/api/v1/metrics/metadata", self.metadata, POST=said.METADATA),
         ]
         for table in TAG_TABLES.values():
             path = f"/api/v1/{table.table}"
@@ -83,17 +82,10 @@ class NativeApi:
     async def tags(self, request: Request, table: TagTable) -> Response:
         caller = await self._caller(request)
         ask = Ask(self.engine, caller.organization.id, self.now_ns())
-        body = await read_json(request, BODY_MAX_BYTES)
-        wanted = _wanted(table, body, ask.now_ns)
-        metric = text_in(body, "metric") if table is METRICS_TAGS else ""
-        lookup = Lookup(ask, self.segments)
-
-        def listed() -> dict[str, Any]:
-            head = {"metric": lookup.metric(metric, wanted.time)} if metric else {}
-            found = lookup.tags(wanted.of_metric(metric) if metric else wanted)
-            return head | {"tags": found.items, "truncated": found.truncated}
-
-        return JSONResponse(await answered(request, ask, await self._slot(request, caller), listed))
+        wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
+        slot = await self._slot(request, caller)
+        found = await answered(request, ask, slot, lambda: Lookup(ask, self.segments).tags(wanted))
+        return JSONResponse({"tags": found.items, "truncated": found.truncated})
 
     async def tag_values(self, request: Request, table: TagTable) -> Response:
         caller = await self._caller(request)
@@ -105,14 +97,6 @@ class NativeApi:
         beating = with_signs(events, lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
         return Stream(beating, said.EVENTS, slot.after(ask.close))
 
-    async def metadata(self, request: Request) -> Response:
-        caller = await self._caller(request)
-        ask = Ask(self.engine, caller.organization.id, self.now_ns())
-        wanted = _wanted(METRICS_TAGS, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
-        slot = await self._slot(request, caller)
-        found = await answered(request, ask, slot, lambda: Lookup(ask, self.segments).metrics(wanted))
-        return JSONResponse({"metrics": found.items, "truncated": found.truncated})
-
     async def _caller(self, request: Request) -> Caller:
         return await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
 
@@ -123,7 +107,7 @@ class NativeApi:
 def _wanted(table: TagTable, body: dict[str, Any], now_ns: int) -> Wanted:
     text = text_in(body, "q")
     matchers = read_selector(text, table.language) if text else ()
-    if table is not METRICS_TAGS and any(matcher.label == NAME for matcher in matchers):
+    if any(matcher.label == NAME for matcher in matchers):
         raise UserError(f"q names a metric, which {table.table} do not have")
     return Wanted(table, time_range(body, now_ns), matchers)
 

@@ -1,4 +1,4 @@
-"""Which tags there are, which values they have, which metrics: blocking, through the queries of one request.
+"""Which tags there are and which values they have: blocking, through the queries of one request.
 
 Tags come from the index where it knows all keys of a segment, else from the rows of the stretch of time in question.
 Values come from the rows. Every list is sorted and bounded, and says so where it was cut.
@@ -7,18 +7,15 @@ Values come from the rows. Every list is sorted and bounded, and says so where i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from typing import Any
 
 from lakerunner.api.native_ask import Ask
-from lakerunner.api.native_selector import NAME, Matcher
+from lakerunner.api.native_selector import Matcher
 from lakerunner.api.native_tags import (
-    METRICS_TAGS,
     TagTable,
     keys_sql,
     known_keys,
-    literal,
     matcher_sql,
     needs_keys,
     tag_name,
@@ -26,19 +23,11 @@ from lakerunner.api.native_tags import (
     values_sql,
     within,
 )
-from lakerunner.model.errors import NotFound
-from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Attribute
 from lakerunner.query.known_segments import Segments
 
 MAX_LISTED = 10_000  # tags, values or metrics of one answer
-_TYPES = {"exponential_histogram": "histogram", "gaugehistogram": "histogram"}
-_METRICS_SQL = """
-SELECT DISTINCT metric_name AS name, metric_type AS type, monotonic, unit, description,
-    CASE WHEN metric_type = {entry} THEN attributes['type'] END AS stated
-FROM metrics WHERE {where} ORDER BY ALL LIMIT {limit}
-"""
 
 
 @dataclass(frozen=True)
@@ -48,10 +37,6 @@ class Wanted:
     table: TagTable
     time: TimeRange
     matchers: tuple[Matcher, ...] = ()
-
-    def of_metric(self, name: str) -> Wanted:
-        """Those of them that are of this metric."""
-        return replace(self, matchers=(Matcher(NAME, "=", name), *self.matchers))
 
 
 @dataclass(frozen=True)
@@ -86,22 +71,6 @@ class Lookup:
             sql = values_sql(wanted.table, value, self._where(wanted, keys), MAX_LISTED + 1)
             for batch in self._ask.batches(sql):
                 yield [row["value"] for row in batch]
-
-    def metrics(self, wanted: Wanted) -> Listed:
-        """A metric for each name, type, unit and description that occur."""
-        keys = self._meant(wanted, {matcher.label for matcher in wanted.matchers})
-        where = self._where(wanted, keys)
-        sql = _METRICS_SQL.format(entry=literal(METADATA_ENTRY), where=where, limit=MAX_LISTED + 1)
-        rows = list(self._ask.rows(sql))
-        items = [item for _, group in groupby(rows, lambda row: row["name"]) for item in _metric(list(group))]
-        return Listed(items[:MAX_LISTED], truncated=len(rows) > MAX_LISTED)
-
-    def metric(self, name: str, time: TimeRange) -> dict[str, str]:
-        """NotFound where there is no such metric in this time."""
-        found = self.metrics(Wanted(METRICS_TAGS, time).of_metric(name)).items
-        if not found:
-            raise NotFound(f"there is no metric {name!r} in this time: /api/v1/metrics/metadata lists those there are")
-        return {"name": found[0]["name"], "type": found[0]["type"]}
 
     def _keys(self, wanted: Wanted) -> set[Attribute] | None:
         """Of the rows that meet the matchers, at most some more than MAX_LISTED; None if there is no row."""
@@ -147,27 +116,3 @@ def _hull(one: TimeRange | None, other: TimeRange) -> TimeRange:
 
 def _common(one: TimeRange, other: TimeRange) -> TimeRange:
     return TimeRange(max(one.start_ns, other.start_ns), min(one.end_ns, other.end_ns))
-
-
-def _metric(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The entries of one name. What remote-write 1.0 says of a metric comes in rows apart from its points, which do not
-    know their type; it is told where there are such points."""
-    said = [row for row in rows if row["type"] == METADATA_ENTRY]
-    points = [row for row in rows if row["type"] != METADATA_ENTRY]
-    untyped = any(row["type"] == "unknown" for row in points)
-    kept = [row for row in points if row["type"] != "unknown" or not said]
-    entries = [_entry(row, _type(row)) for row in kept]
-    if untyped:
-        entries += [_entry(row, row["stated"] or "unknown") for row in said]
-    return list({tuple(entry.items()): entry for entry in entries}.values())
-
-
-def _entry(row: dict[str, Any], type_: str) -> dict[str, str]:
-    return {"name": row["name"], "type": type_, "unit": row["unit"], "description": row["description"]}
-
-
-def _type(row: dict[str, Any]) -> str:
-    """As Prometheus and the plugin call it: what only grows is a counter, a sum that may fall a gauge."""
-    if row["type"] == "sum":
-        return "counter" if row["monotonic"] else "gauge"
-    return _TYPES.get(row["type"], str(row["type"]))

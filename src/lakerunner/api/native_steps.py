@@ -37,7 +37,8 @@ class PromqlAsked:
             raise UserError("summary is not available: /api/v1/features says metricsSummarySSE false")
         events, instant = _form(body, accept) == "sse", _flag(body, "instant", default=False)
         partial = _flag(body, "partial", default=events)
-        question = MetricsQuestion(text, _steps(body, now_ns, instant=instant), instant, now_ns, partial=partial)
+        steps = _steps(body, now_ns, instant=instant)
+        question = MetricsQuestion(text, steps, instant, now_ns, partial=partial, streamed=events and not instant)
         return cls(question, events)
 
 

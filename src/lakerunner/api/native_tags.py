@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakerunner.api.native_selector import NAME, Matcher
+from lakerunner.api.native_selector import Matcher
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE, SCOPES
@@ -65,19 +65,6 @@ LOGS_TAGS = TagTable(
     },
     _COMMON_ALIASES | {"log_level": "level", "log_message": "message", "chq_fingerprint": "fingerprint"},
 )
-METRICS_TAGS = TagTable(
-    "metrics",
-    "metrics",
-    "PromQL",
-    _COMMON
-    | {
-        "metric_name": "metric_name",
-        "metric_type": "metric_type",
-        "temporality": "temporality",
-        "unit": "unit",
-    },
-    _COMMON_ALIASES | {NAME: "metric_name", "_cardinalhq_name": "metric_name"},
-)
 SPANS_TAGS = TagTable(
     "traces",
     "spans",
@@ -101,7 +88,7 @@ SPANS_TAGS = TagTable(
         for name in ("duration", "kind", "name", "parent_span_id", "status_code", "status_message", "trace_id")
     },
 )
-TAG_TABLES = {table.table: table for table in (METRICS_TAGS, LOGS_TAGS, SPANS_TAGS)}
+TAG_TABLES = {table.table: table for table in (LOGS_TAGS, SPANS_TAGS)}
 
 
 def tag_name(key: str) -> str:
@@ -155,7 +142,7 @@ def values_sql(table: TagTable, value: str, where: str, limit: int) -> str:
 
 
 def needs_keys(table: TagTable, name: str) -> bool:
-    return tag_name(name) not in table.fixed and name != NAME
+    return tag_name(name) not in table.fixed
 
 
 def tag_sql(table: TagTable, name: str, keys: Iterable[Attribute]) -> str | None:

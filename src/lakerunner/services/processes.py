@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.events import EventsApi, Notified
+from lakerunner.api.formats.series_rows import warm as warm_rows
 from lakerunner.api.keep import Keeper
 from lakerunner.api.keys import KeysApi
 from lakerunner.api.loki import LokiPushApi
@@ -130,6 +131,8 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
     native = NativeApi(engine, parts.index.segments, who, now_ns, limits)
     metrics = open_metrics_engine(settings, parts.index, workers)
     native_metrics = NativeMetricsApi(metrics, who, now_ns, limits)
+    # So that the first answer does not wait for it longer than it must.
+    threading.Thread(target=warm_rows, name="metrics-warm", daemon=True).start()
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     prometheus = PrometheusApi(metrics, who, now_ns, limits, most, lambda: parts.runtime.health.ready)
     keys = KeysApi(parts.index.keys, who, parts.keys.forget)

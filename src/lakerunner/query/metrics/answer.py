@@ -19,7 +19,8 @@ LOOKBACK_MS = 300_000
 @dataclass(frozen=True)
 class MetricsQuestion:
     """`instant`: one moment, which alone may give a range vector. `partial`: what cannot be read is named in the
-    account instead of being an error."""
+    account instead of being an error. `streamed`: in groups of time, the first of them soon, which takes longer in
+    all."""
 
     text: str
     steps: Steps

@@ -71,7 +71,8 @@ class Lists:
         for name, type_, unit, said in sorted(set(map(tuple, rows))):
             if metric is None or metric == name:
                 families.setdefault(name, []).append((name, type_, said, unit))
-        kept = list(families.values())[:limit]
+        stated = ([row for row in family if row[1] != "unknown"] or family for family in families.values())
+        kept = list(stated)[:limit]
         per_metric = limit_per_metric or None
         found = [row for family in kept for row in family[:per_metric]]
         return Listing(found, len(families) > limit, self.account)
