@@ -16,8 +16,8 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
-	@echo "compiling the readers, once: about a minute"
-	@$(BIN)/python -c 'from lakerunner.pipeline.segments import warm; warm()'
+	@echo "compiling kernels, once: about two minutes"
+	@$(BIN)/python -m lakerunner.services.warm
 	@touch $@
 
 run: setup ## start everything with demo data and keep it running (Ctrl-C stops)

@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.events import EventsApi, Notified
-from lakerunner.api.formats.series_rows import warm as warm_rows
 from lakerunner.api.keep import Keeper
 from lakerunner.api.keys import KeysApi
 from lakerunner.api.loki import LokiPushApi
@@ -55,6 +54,7 @@ from lakerunner.services.queue_door import QueueDoor
 from lakerunner.services.queues import open_queues
 from lakerunner.services.relay import Relay
 from lakerunner.services.runtime import Runtime
+from lakerunner.services.warm import warm_queries_aside
 from lakerunner.settings import Settings
 
 Routes = list[BaseRoute]
@@ -131,13 +131,12 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
     native = NativeApi(engine, parts.index.segments, who, now_ns, limits)
     metrics = open_metrics_engine(settings, parts.index, workers)
     native_metrics = NativeMetricsApi(metrics, who, now_ns, limits)
-    # So that the first answer does not wait for it longer than it must.
-    threading.Thread(target=warm_rows, name="metrics-warm", daemon=True).start()
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     prometheus = PrometheusApi(metrics, who, now_ns, limits, most, lambda: parts.runtime.health.ready)
     keys = KeysApi(parts.index.keys, who, parts.keys.forget)
     again = Announcer(parts.index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(parts.index.sources, who, again)
+    warm_queries_aside()
     apis = (sql, native, native_metrics, prometheus, keys, objects)
     return [route for api in apis for route in api.routes()]
 
@@ -145,6 +144,7 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
 def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
     refuse_open_worker(settings, _is_loopback(settings))
     worker = open_worker(settings, store)
+    warm_queries_aside()
     threads = CapacityLimiter(worker.slots.at_once + worker.slots.waiting + _SPARE_THREADS)
     return [*WorkerApi(worker.run, settings.worker_key, threads).routes()]
 

@@ -7,7 +7,6 @@ should not wait for that. What is not asked for here is compiled when it is.
 from __future__ import annotations
 
 from contextlib import suppress
-from threading import Thread
 
 import numpy as np
 
@@ -41,11 +40,6 @@ def warm() -> None:
     for text in _USUAL:
         with suppress(LakerunnerError):
             evaluate(resolve(parse(text), steps, False), steps, _Few(), FUNCTIONS)
-
-
-def warm_aside() -> None:
-    """At once: the work is done in a thread that no one waits for."""
-    Thread(target=warm, name="metrics-warm", daemon=True).start()
 
 
 class _Few:

@@ -1,0 +1,28 @@
+"""Compiles kernels before someone waits for them. numba keeps what it compiled on disk, so this takes long only once.
+
+`python -m lakerunner.services.warm` compiles all of them: `make setup` does.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from lakerunner.api.formats.series_rows import warm as warm_rows
+from lakerunner.pipeline.segments import warm as warm_readers
+from lakerunner.query.metrics.kernels import warm as warm_scans
+from lakerunner.query.metrics.warm import warm as warm_functions
+
+
+def warm_queries() -> None:
+    for warm in (warm_scans, warm_functions, warm_rows):
+        warm()
+
+
+def warm_queries_aside() -> None:
+    """At once: in a thread that no one waits for."""
+    threading.Thread(target=warm_queries, name="metrics-warm", daemon=True).start()
+
+
+if __name__ == "__main__":
+    warm_readers()
+    warm_queries()
