@@ -338,6 +338,13 @@ FAILURES: list[tuple[LakerunnerError, int, str]] = [
 ]
 
 
+def test_the_engines_own_end_of_time_is_a_timeout_too() -> None:
+    late = ScriptedMetrics([UserError("stopped after 300 s: limit query_seconds")])
+    with metrics_server(ScriptedLake(answers={"q": late}), NOW * 1_000_000) as url:
+        response = get(f"{url}/prometheus/api/v1/query", query="q")
+        assert (response.status_code, response.json()["errorType"]) == (503, "timeout")
+
+
 @pytest.mark.parametrize(("error", "status", "type_"), FAILURES)
 def test_failures_have_their_status_and_type(error: LakerunnerError, status: int, type_: str) -> None:
     lake = ScriptedLake(answers={"late": ScriptedMetrics([error])}, listing=error)
