@@ -25,6 +25,7 @@ from lakerunner.model.errors import (
     NotFound,
     Position,
     TooLarge,
+    TooLong,
     Unavailable,
     UserError,
 )
@@ -40,6 +41,7 @@ KINDS: dict[str, type[LakerunnerError]] = {
         NotAllowed,
         NotFound,
         TooLarge,
+        TooLong,
         Unavailable,
         Busy,
         Lost,
@@ -52,7 +54,7 @@ KINDS: dict[str, type[LakerunnerError]] = {
 
 def error_body(error: BaseException) -> dict[str, object]:
     """`{"kind": ..., "message": ..., "position": {...}}`, the same in every format."""
-    kind = type(error).__name__
+    kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in KINDS), type(error).__name__)
     if isinstance(error, UserError):
         position = error.position
         where = {"position": {"line": position.line, "column": position.column}} if position else {}

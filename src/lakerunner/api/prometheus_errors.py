@@ -21,6 +21,7 @@ from lakerunner.model.errors import (
     NotAuthenticated,
     NotFound,
     TooLarge,
+    TooLong,
     Unavailable,
     UserError,
 )
@@ -61,7 +62,7 @@ def query_text(error: UserError) -> str:
 
 def running(error: Exception) -> Exception:
     """What a query that runs raised; what it is to blame for itself is an execution error, past its time a timeout."""
-    if isinstance(error, UserError) and "limit query_seconds" in error.message:
+    if isinstance(error, TooLong):
         return Refused(TIMEOUT, f"query timed out in expression evaluation: {error.message}")
     if isinstance(error, UserError) and not isinstance(error, NotAuthenticated | NotAllowed):
         return Refused(EXECUTION, query_text(error))

@@ -5,7 +5,8 @@
     │   ├── NotAuthenticated    401: no key, or one we do not know
     │   ├── NotAllowed          403: asks for what its key may not see or do
     │   ├── NotFound            404: names something that is not there
-    │   └── TooLarge            413: past a limit, which the message names
+    │   ├── TooLarge            413: past a limit, which the message names
+    │   └── TooLong             400: past the time that a query may run
     ├── Unavailable         nobody: a dependency is away, try the same again later
     │   ├── Crashed             the process that did the work died at it: perhaps the work is to blame
     │   ├── Lost                the worker cannot be reached or broke off: another may take its work over
@@ -72,6 +73,10 @@ class TooLarge(UserError):
     """The request, or its answer, is past a limit."""
 
     http_status = 413
+
+
+class TooLong(UserError):
+    """The query ran longer than it may."""
 
 
 class Unavailable(LakerunnerError):

@@ -62,7 +62,7 @@ class Bounded:
             if self._rows > self._limits.max_rows:
                 raise too_many_rows(self._limits)
             if self._busy > self._limits.seconds:
-                raise too_long(self._limits)
+                raise too_long(self._limits.seconds)
         return batch
 
     def _timed(self, step: Callable[[], T]) -> T:

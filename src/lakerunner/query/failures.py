@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
 
 _KIND = re.compile(r"\s*([A-Za-z][A-Za-z ]*?) Error: ")
 _TOO_LONG = "exceeded maximum execution time"
@@ -34,7 +34,7 @@ def translated(error: Exception, limits: Limits) -> LakerunnerError:
     said = _said(str(error), limits.hidden)
     match kind:
         case "interrupt" if _TOO_LONG in str(error):
-            return too_long(limits)
+            return too_long(limits.seconds)
         case "interrupt":
             return cancelled()
         case "out of memory":
@@ -50,8 +50,8 @@ def cancelled() -> UserError:
     return UserError("the query was cancelled")
 
 
-def too_long(limits: Limits) -> UserError:
-    return UserError(f"stopped after {limits.seconds:g} s: limit query_seconds")
+def too_long(seconds: float) -> TooLong:
+    return TooLong(f"stopped after {seconds:g} s: limit query_seconds")
 
 
 def too_many_rows(limits: Limits) -> TooLarge:

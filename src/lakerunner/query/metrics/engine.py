@@ -26,7 +26,7 @@ from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
-from lakerunner.query.failures import cancelled
+from lakerunner.query.failures import cancelled, too_long
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.metrics.answer import Group, Listing, MetricsAnswer, MetricsQuestion
 from lakerunner.query.metrics.conditions import metric_conditions
@@ -257,7 +257,7 @@ class Fetching:
 
     def _check_time(self) -> None:
         if self._late.is_set():
-            raise UserError(f"stopped after {self.engine.limits.seconds:g} s: limit query_seconds")
+            raise too_long(self.engine.limits.seconds)
         if self._stopped.is_set():
             raise cancelled()
 
