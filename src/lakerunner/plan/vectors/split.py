@@ -21,6 +21,7 @@ from lakerunner.plan.vectors.expression import (
     Expression,
     Given,
     Kind,
+    Number,
     Paren,
     Range,
     Selector,
@@ -93,7 +94,8 @@ class _Splitter:
     def _folds(self, expression: Expression) -> bool:
         if not self._fold or not isinstance(expression, Aggregate) or expression.op not in SPLITS:
             return False
-        return self._is_local(expression.inner) and not _selects(expression.parameter)
+        parameter = expression.parameter
+        return self._is_local(expression.inner) and (parameter is None or isinstance(bare(parameter), Number))
 
     def _is_vector(self, expression: Expression) -> bool:
         return kind_of(expression, self._functions) == Kind.VECTOR

@@ -6,6 +6,7 @@ Whose segments are picked is the `organization` argument, which comes from the c
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event, Timer
 from uuid import UUID
@@ -142,27 +143,39 @@ class _Asked:
         return self._fetching.account
 
     def __iter__(self) -> Iterator[Group]:
-        question = self._question
         try:
-            for steps in in_groups(question.steps) if question.streamed else (question.steps,):
-                value = self._group(steps)
-                if isinstance(value, Windows):
-                    yield Group(steps, windowed(value))
-                elif isinstance(value, Vector) and not question.instant:
-                    yield Group(steps, in_order(value))
-                else:
-                    yield Group(steps, value)
+            if self._question.streamed:
+                yield from self._ahead(in_groups(self._question.steps))
+            else:
+                yield self._group(self._question.steps)
         finally:
             self.close()
+
+    def _ahead(self, groups: Iterator[Steps]) -> Iterator[Group]:
+        """While one is read the next is worked out."""
+        with ThreadPoolExecutor(1, "metrics-groups") as pool:
+            try:
+                coming = pool.submit(self._group, next(groups))
+                for steps in groups:
+                    group, coming = coming.result(), pool.submit(self._group, steps)
+                    yield group
+                yield coming.result()
+            finally:
+                self.close()  # what is worked out for a reader who has left
 
     def close(self) -> None:
         self._fetching.close()
 
-    def _group(self, steps: Steps) -> Value:
+    def _group(self, steps: Steps) -> Group:
         try:
-            return self._evaluated(steps, fold=True)
+            value = self._evaluated(steps, fold=True)
         except NotSplit:
-            return self._evaluated(steps, fold=False)
+            value = self._evaluated(steps, fold=False)
+        if isinstance(value, Windows):
+            return Group(steps, windowed(value))
+        if isinstance(value, Vector) and not self._question.instant:
+            return Group(steps, in_order(value))
+        return Group(steps, value)
 
     def _evaluated(self, steps: Steps, *, fold: bool) -> Value:
         parts = split(self._expression, steps, self._engine.functions, fold=fold)
