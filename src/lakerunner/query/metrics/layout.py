@@ -217,8 +217,10 @@ class _Grouping:
             if key[1] is None:
                 for further in ("", *FURTHER_LABEL.values()):
                     text = value_of(facet.labels, further)
+                    if bool(text) != bool(further):
+                        continue
                     base = tuple(pair for pair in facet.labels if pair[0] != further)
-                    if (base, further) in spread and bool(text) == bool(further):
+                    if (base, further) in spread:
                         key = base, further
                         self.text[n] = codes.setdefault(text, len(codes))
             keys.append(key)
