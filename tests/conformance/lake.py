@@ -1,26 +1,32 @@
 """Scripts in a whole lake: every state is an organization of its own, its samples are ingested by the pipeline from raw
-remote-write objects, and a query-api with three query workers, real processes all, is asked over HTTP.
+remote-write objects, and Prometheus' API is asked over HTTP, behind which three query workers, processes of their own,
+work out a third of the series each.
 
 Each state's samples come in three objects, which become segments of their own: every series is in two of them, its
-earlier half in one and its later half in another.
+earlier half in one and its later half in another. `shard_rows` and `_SHARDS` let so few rows be cut into parts at all.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import httpx
-from pyspark.sql import SparkSession
+import pytest
 
 from conformance.http_subject import Address, HttpSubject
 from conformance.remote_write import request_of
 from conformance.script import Case, Sample, State
+from lakerunner.api.addresses import Addresses, lookups
+from lakerunner.api.app import build_app
+from lakerunner.api.prometheus import MetricsLimits, PrometheusApi
+from lakerunner.api.server import HttpServer, bind
+from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.bus.topics import IngestBox
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
@@ -31,8 +37,12 @@ from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_group
+from lakerunner.query.known_segments import KnownSegments
+from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.services.parts import authenticator, now_ns, open_key_cache, open_query_limits
+from lakerunner.settings import load_settings
 from pipeline.remote_write_oracle import framed
-from servers.lake import Process, free_port, lakerunner, query_api
+from servers.lake import Process, free_port, lakerunner
 from servers.spark import spark_session
 
 PARTS = 3
@@ -49,40 +59,57 @@ class ScriptedLake:
     url: str
     workers: list[Process]
     keys: Mapping[State, str]
-    _client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=120))
+    client: httpx.Client
 
     @property
     def subject(self) -> HttpSubject:
-        return HttpSubject(self._client, self._address)
+        return HttpSubject(self.client, self._address)
 
     def _address(self, state: State) -> Address:
         return Address(f"{self.url}/prometheus", {"authorization": f"Bearer {self.keys[state]}"})
 
 
 @contextmanager
-def scripted_lake(directory: Path, cases: Iterable[Case]) -> Iterator[ScriptedLake]:
+def scripted_lake(directory: Path, cases: Iterable[Case], *, by_spark: bool) -> Iterator[ScriptedLake]:
+    """`by_spark`: ingested by a Spark job; otherwise by what its tasks do."""
     states = list({case.state: None for case in cases})
     with ExitStack() as stack:
         address = StoreAddress((directory / "store").as_uri())
         postgres = EmbeddedPostgres(directory / "postgres")
         url = postgres.start()
         stack.callback(postgres.stop)
-        keys = _filled(directory, address, url, states)
+        index = Index.open(url, connections=4)
+        stack.callback(index.close)
+        index.migrate()
+        boxes = [_box(open_store(address), state) for state in states]
+        results = _by_spark(directory, address, boxes) if by_spark else [_ingest(address)(box) for box in boxes]
+        keys = dict(zip(states, map(partial(_key_to, index), boxes, results), strict=True))
         ports = [free_port() for _ in range(WORKERS)]
-        environment = {
-            "DATABASE_URL": url,
-            "LAKERUNNER_STORE": address.url,
-            "LAKERUNNER_UNIT_MAX_BYTES": "1",
-            "LAKERUNNER_WORKER_KEY": _WORKER_KEY,
-            "LAKERUNNER_WORKERS": ",".join(f"http://127.0.0.1:{port}" for port in ports),
-        }
+        environment = {"DATABASE_URL": url, "LAKERUNNER_STORE": address.url, "LAKERUNNER_WORKER_KEY": _WORKER_KEY}
         workers = [stack.enter_context(_worker(directory, port, environment)) for port in ports]
         for worker in workers:
             worker.wait_for('"ready"')
-        served = stack.enter_context(query_api(directory / "api", environment))
-        lake = ScriptedLake(served.url, workers, keys)
-        stack.callback(lake._client.close)
-        yield lake
+        server = stack.enter_context(_served(directory, index, [f"http://127.0.0.1:{port}" for port in ports]))
+        yield ScriptedLake(server.url, workers, keys, stack.enter_context(httpx.Client(timeout=120)))
+
+
+@contextmanager
+def _served(directory: Path, index: Index, workers: Sequence[str]) -> Iterator[HttpServer]:
+    """Prometheus' API, as query-api has it but for the size of parts."""
+    values = {"home": directory, "org_queries_per_second": 1e6, "key_cache_seconds": 3600.0}
+    settings = load_settings({}, values)
+    remote = RemoteWorkers(Addresses(lookups(",".join(workers))), _WORKER_KEY, 120)
+    engine = MetricsEngine(KnownSegments(index), remote, shard_rows=1)
+    who = authenticator(open_key_cache(settings, index), loopback=False)
+    most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
+    api = PrometheusApi(engine, who, now_ns, open_query_limits(settings), most, lambda: True)
+    server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), print)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lakerunner.query.metrics.engine._SHARDS", WORKERS)
+        server.start()
+        yield server
+        server.stop()
+        remote.close()
 
 
 @contextmanager
@@ -93,26 +120,15 @@ def _worker(directory: Path, port: int, environment: Mapping[str, str]) -> Itera
         yield process
 
 
-def _filled(directory: Path, address: StoreAddress, url: str, states: Sequence[State]) -> dict[State, str]:
-    """The keys of the organizations, once all that is loaded is in the lake."""
-    index = Index.open(url, connections=2)
-    index.migrate()
-    store = open_store(address)
-    (directory / "spark").mkdir()
-    boxes = [_box(store, state) for state in states]
-    with spark_session(directory / "spark", "local[2]") as spark:
-        results = _ingested(spark, address, boxes)
-    keys: dict[State, str] = {}
-    for number, (state, box, result) in enumerate(zip(states, boxes, results, strict=True)):
-        if result.failed:
-            raise AssertionError(f"a script's data were set aside: {result.failed}")
-        index.organizations.create(Organization(box.organization, f"state-{number}"))
-        if result.segments:
-            assert len(result.segments) >= len(box.sources)
-            index.commit(Commit(result.segments, (), ()))
-        keys[state] = index.keys.create(box.organization, "reader", frozenset({"read"}))
-    index.close()
-    return keys
+def _key_to(index: Index, box: IngestBox, result: BoxResult) -> str:
+    """Of the box's organization, once its segments are in the index."""
+    if result.failed:
+        raise AssertionError(f"a script's data were set aside: {result.failed}")
+    index.organizations.create(Organization(box.organization, f"state-{box.organization}"))
+    if result.segments:
+        assert len(result.segments) >= len(box.sources)
+        index.commit(Commit(result.segments, (), ()))
+    return index.keys.create(box.organization, "reader", frozenset({"read"}))
 
 
 def _box(store: ObjectStore, state: State) -> IngestBox:
@@ -121,10 +137,17 @@ def _box(store: ObjectStore, state: State) -> IngestBox:
     return IngestBox(organization, COLLECTOR, "metrics", sources)
 
 
-def _ingested(spark: SparkSession, address: StoreAddress, boxes: Sequence[IngestBox]) -> list[BoxResult]:
+def _ingest(address: StoreAddress) -> Callable[[IngestBox], BoxResult]:
+    return partial(ingest_group, address=address, limits=LIMITS)
+
+
+def _by_spark(directory: Path, address: StoreAddress, boxes: Sequence[IngestBox]) -> list[BoxResult]:
     """All in one job: a job for each box, as the pipeline would have it, takes most of its time to begin and end."""
-    tasks = spark.sparkContext.parallelize(boxes, 2 * spark.sparkContext.defaultParallelism)
-    return tasks.map(partial(ingest_group, address=address, limits=LIMITS)).collect()
+    (directory / "spark").mkdir()
+    with spark_session(directory / "spark", "local[2]") as spark:
+        tasks = spark.sparkContext.parallelize(boxes, 2 * spark.sparkContext.defaultParallelism)
+        found: list[BoxResult] = tasks.map(_ingest(address)).collect()
+    return found
 
 
 def _parts(state: State) -> list[dict[Labels, list[Sample]]]:
