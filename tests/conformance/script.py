@@ -74,6 +74,12 @@ class Case:
     no_info: bool = False
 
     @property
+    def starts_are_unknown(self) -> bool:
+        """Of all samples. Others cannot be brought by remote-write: neither Prometheus' receiver nor we go by the start
+        times of series that come so."""
+        return not any(sample.start for samples in self.state.series.values() for sample in samples)
+
+    @property
     def place(self) -> str:
         return f"{self.path.name}:{self.line}"
 

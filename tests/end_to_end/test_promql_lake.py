@@ -18,13 +18,7 @@ PATHS = scripts([])
 
 
 def cases_of(paths: list[Path]) -> list[Case]:
-    """Without those whose samples have start times: remote-write brings cumulative series, and of these neither
-    Prometheus' receiver nor we go by start times. Delta series come by OTLP."""
-    return [case for path in paths for case in read_script(path) if not _has_starts(case)]
-
-
-def _has_starts(case: Case) -> bool:
-    return any(sample.start for samples in case.state.series.values() for sample in samples)
+    return [case for path in paths for case in read_script(path) if case.starts_are_unknown]
 
 
 def check(lake: ScriptedLake, cases: list[Case]) -> None:
