@@ -65,6 +65,13 @@ class ScriptedLake:
     def subject(self) -> HttpSubject:
         return HttpSubject(self.client, self._address)
 
+    def workers_of(self, case: Case) -> set[str]:
+        """Who worked out parts of it."""
+        address = self._address(case.state)
+        fields = {"query": case.query, "time": f"{case.steps.start / 1000}", "stats": "all"}
+        answer = self.client.post(f"{address.url}/api/v1/query", data=fields, headers=dict(address.headers)).json()
+        return set(answer["data"]["stats"]["lakerunner"]["workers"])
+
     def _address(self, state: State) -> Address:
         return Address(f"{self.url}/prometheus", {"authorization": f"Bearer {self.keys[state]}"})
 
