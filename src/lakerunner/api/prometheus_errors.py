@@ -98,5 +98,10 @@ def error_response(error: Exception) -> Response:
         raise error
     told = refused(error)
     status = 413 if isinstance(error, TooLarge) else STATUSES[told.type]
-    body = {"status": "error", "errorType": told.type, "error": told.message}
+    body = {"status": "error", "errorType": told.type, "error": _in_unicode(told.message)}
     return JSONResponse(body, status, told.headers)
+
+
+def _in_unicode(message: str) -> str:
+    """A query's strings may hold bytes that are no UTF-8; JSON has a sign in their place, as Prometheus' has."""
+    return message.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
