@@ -1,4 +1,8 @@
-"""Pieces of many workers put together. The series of one are not those of another."""
+"""Pieces of many workers put together. The series of one are not those of another.
+
+What always holds: series stand in the order of their labels, whoever worked them out and in whatever order the pieces
+came. What is added up, taken first or told in an error depends on that order alone.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +11,32 @@ from collections.abc import Sequence
 import numpy as np
 
 from lakerunner.plan.vectors.arrays import Ints, Objects
+from lakerunner.plan.vectors.evaluate import in_order
 from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Vector
 
 
 def joined_vectors(vectors: Sequence[Vector], steps: int) -> Vector:
-    """In the order they come."""
     if len(vectors) == 1:
-        return vectors[0]
+        return in_order(vectors[0])
     if not vectors:
         return Vector((), np.zeros((0, steps)), np.zeros((0, steps), bool))
-    return Vector(
+    whole = Vector(
         [labels for vector in vectors for labels in vector.labels],
         np.concatenate([vector.values for vector in vectors]),
         np.concatenate([vector.present for vector in vectors]),
         _histograms([(vector.histograms, vector.values.shape) for vector in vectors]),
         np.concatenate([vector.drop_name for vector in vectors]),
     )
+    return in_order(whole)
 
 
 def joined_samples(parts: Sequence[Samples]) -> Samples:
     if len(parts) == 1:
-        return parts[0]
+        return _in_order(parts[0])
     if not parts:
         return NO_SAMPLES
     starts = [np.zeros(len(part.times), np.int64) if part.starts is None else part.starts for part in parts]
-    return Samples(
+    whole = Samples(
         [labels for part in parts for labels in part.labels],
         _offsets(parts),
         np.concatenate([part.times for part in parts]),
@@ -39,6 +44,25 @@ def joined_samples(parts: Sequence[Samples]) -> Samples:
         _histograms([(part.histograms, part.values.shape) for part in parts]),
         np.concatenate(starts) if any(part.starts is not None for part in parts) else None,
         np.concatenate([part.drop_name for part in parts]),
+    )
+    return _in_order(whole)
+
+
+def _in_order(samples: Samples) -> Samples:
+    order = np.array(sorted(range(len(samples)), key=samples.labels.__getitem__), np.int64)
+    if np.array_equal(order, np.arange(len(order))):
+        return samples
+    counts = np.diff(samples.offsets)[order]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    places = np.arange(len(samples.times)) + np.repeat(samples.offsets[order] - offsets[:-1], counts)
+    return Samples(
+        [samples.labels[n] for n in order.tolist()],
+        offsets,
+        samples.times[places],
+        samples.values[places],
+        None if samples.histograms is None else samples.histograms[places],
+        None if samples.starts is None else samples.starts[places],
+        samples.drop_name[order],
     )
 
 

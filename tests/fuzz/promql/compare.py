@@ -1,0 +1,98 @@
+"""Two answers in Prometheus' JSON: whether they say the same.
+
+Same series, same points, the same text of every number, the same warnings and infos, the same error. Narrowly excused:
+
+- the order of an instant's series, unless the query ends in a sort: Prometheus leaves it open;
+- annotations past the tenth of a level, of which Prometheus shows any ten;
+- the last digits of sums over many series in a range query: between two operations Prometheus keeps the series of a
+  range in a map, and adds them up in whatever order that gives.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fuzz.promql.grammar import Query
+
+_RELATIVE = 1e-12
+_ORDERED = re.compile(r"sort(_by_label)?(_desc)?\(")
+_OMITTED = re.compile(r"\d+ more (warning|info) annotations omitted")
+
+
+def difference(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+    """What differs, in a line; None: nothing."""
+    if ours["status"] != theirs["status"]:
+        return f"ours: {_status(ours)}, theirs: {_status(theirs)}"
+    if ours["status"] == "error":
+        same = _status(ours) == _status(theirs)
+        return None if same else f"ours: {_status(ours)}\n  theirs: {_status(theirs)}"
+    for level in ("warnings", "infos"):
+        found = _of_notes(ours.get(level) or [], theirs.get(level) or [])
+        if found:
+            return f"{level}: {found}"
+    return _of_data(query, ours["data"], theirs["data"])
+
+
+def _status(answer: dict[str, Any]) -> str:
+    if answer["status"] == "success":
+        return f"success {json.dumps(answer['data'])[:300]}"
+    message = answer["error"].partition("error parsing regexp")[0]  # the reason is told in our own words
+    return f"{answer['errorType']}: {message}"
+
+
+def _of_notes(ours: Sequence[str], theirs: Sequence[str]) -> str | None:
+    if any(_OMITTED.fullmatch(note) for note in theirs):
+        return None if ours[-1:] == theirs[-1:] else f"ours ends {ours[-1:]}, theirs {theirs[-1:]}"
+    missing, more = set(theirs) - set(ours), set(ours) - set(theirs)
+    return f"missing {sorted(missing)}, too many {sorted(more)}" if missing or more else None
+
+
+def _of_data(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+    if ours["resultType"] != theirs["resultType"]:
+        return f"{ours['resultType']} is {theirs['resultType']}"
+    if ours["resultType"] in ("scalar", "string"):
+        return None if ours == theirs else f"{ours['result']} is {theirs['result']}"
+    left, right = ours["result"], theirs["result"]
+    names = [[json.dumps(one["metric"], sort_keys=True) for one in side] for side in (left, right)]
+    if sorted(names[0]) != sorted(names[1]):
+        more, missing = set(names[0]) - set(names[1]), set(names[1]) - set(names[0])
+        return f"series missing {sorted(missing)[:5]}, too many {sorted(more)[:5]}, {len(left)} are {len(right)}"
+    if names[0] != names[1] and (not query.instant or _ORDERED.match(query.text)):
+        return f"the order {names[0][:5]} is {names[1][:5]}"
+    expected = dict(zip(names[1], right, strict=True))
+    for name, series in zip(names[0], left, strict=True):
+        if found := _of_series(query, series, expected[name]):
+            return f"{name}: {found}"
+    return None
+
+
+def _of_series(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+    if ours == theirs:
+        return None
+    if ours.keys() != theirs.keys():
+        return f"{sorted(ours)} are {sorted(theirs)}"
+    for kind in ("value", "histogram", "values", "histograms"):
+        points = [
+            side.get(kind, []) if kind.endswith("s") else [side[kind]] if kind in side else []
+            for side in (ours, theirs)
+        ]
+        if [time for time, _ in points[0]] != [time for time, _ in points[1]]:
+            return f"{kind} at {[time for time, _ in points[0]]} are at {[time for time, _ in points[1]]}"
+        for (time, one), (_, other) in zip(*points, strict=True):
+            if one != other and not (not query.instant and _almost(one, other)):
+                return f"at {time}: {one} is {other}"
+    return None
+
+
+def _almost(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_almost(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_almost, one, other))
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other or math.isclose(float(one), float(other), rel_tol=_RELATIVE)
+    return bool(one == other)

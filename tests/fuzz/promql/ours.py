@@ -1,0 +1,64 @@
+"""Our engine's answer, in the JSON of the API, without the API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fuzz.promql.grammar import Query
+from lakerunner.api.formats.prometheus_json import result_json
+from lakerunner.api.prometheus_errors import Refused, query_text, running
+from lakerunner.api.prometheus_parameters import invalid
+from lakerunner.api.prometheus_response import notes_texts
+from lakerunner.model.errors import UserError
+from lakerunner.plan.vectors.evaluate import evaluate, in_order, kind_of
+from lakerunner.plan.vectors.expression import Expression
+from lakerunner.plan.vectors.function import Source
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.ranges import windowed
+from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.parse import parse
+from lakerunner.promql.resolve import resolve
+from lakerunner.query.metrics.answer import Group, MetricsQuestion
+
+_ALL = 1 << 62
+Evaluated = Callable[[Expression, Steps, Source], tuple[Value, Notes]]
+
+
+def _whole(expression: Expression, steps: Steps, source: Source) -> tuple[Value, Notes]:
+    return evaluate(expression, steps, source, FUNCTIONS)
+
+
+def answer(query: Query, source: Source, evaluated: Evaluated = _whole) -> dict[str, Any]:
+    try:
+        value, notes = _asked(query, source, evaluated)
+    except Refused as refused:
+        return {"status": "error", "errorType": refused.type, "error": refused.message}
+    kind, chunks, _ = result_json([Group(query.steps, _shown(value, query))], query.instant, _ALL)
+    return {
+        "status": "success",
+        "data": {"resultType": kind, "result": json.loads(b"".join(chunks))},
+        "warnings": notes_texts(notes.all(), "warning", query.text),
+        "infos": notes_texts(notes.all(), "info", query.text),
+    }
+
+
+def _asked(query: Query, source: Source, evaluated: Evaluated) -> tuple[Value, Notes]:
+    try:
+        parsed = parse(query.text)
+        MetricsQuestion(query.text, query.steps, query.instant, 0).check(kind_of(parsed, FUNCTIONS))
+        expression = resolve(parsed, query.steps, query.instant)
+    except UserError as error:
+        raise invalid("query", query_text(error)) from error
+    try:
+        return evaluated(expression, query.steps, source)
+    except UserError as error:
+        raise running(error) from error
+
+
+def _shown(value: Value, query: Query) -> Vector | Scalar | String | Samples:
+    if isinstance(value, Windows):
+        return windowed(value)
+    return in_order(value) if isinstance(value, Vector) and not query.instant else value
