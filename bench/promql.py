@@ -2,10 +2,10 @@
 included on both sides, in one run.
 
 Lakerunner runs as `lakerunner query-api` over hourly segments and PostgreSQL, with one worker in the process, or with
-workers of their own (--workers 3, for information). Ways take turns; a question is asked anew in each turn, every time
-with other matchers, steps or times than the last, so that no answer kept of the last one counts. Both sides' answers are
-compared, number by number. Without the peer (`make peers`) what is told is ours alone, beside DuckDB, which reads the
-same columns and adds them up.
+workers of their own (--workers 3, for information). Ways take turns. A question is about other times in each turn, as a
+dashboard's is, so that no answer of the last turn serves; where it says "other matchers", about other matchers as well,
+as another user's is. Both sides' answers are compared, number by number. Without the peer (`make peers`) what is told is
+ours alone, beside DuckDB, which reads the same columns and adds them up.
 
     python bench/promql.py [--lake DIR] [--series 3500] [--repeat 7] [--workers 0] [--only TEXT]
 
@@ -41,7 +41,7 @@ _NEAR = 1e-12  # sums are added up in another order than Prometheus' own
 
 @dataclass(frozen=True)
 class Question:
-    """`hours` 0: an instant. `{}` in the text is where one more matcher goes."""
+    """`hours` 0: an instant. `{other}` in the text is where one more matcher goes."""
 
     name: str
     text: str
@@ -50,9 +50,10 @@ class Question:
     target: float | None = None
 
     def parameters(self, turn: int) -> dict[str, str]:
-        """Of turn n: moved by some steps of a second, with a matcher that means all series but is another one."""
+        """Of turn n: a second earlier than the last; where the text has a place for it with one more matcher, which
+        means all series and is another one each time."""
         end = (END_MS - HOUR_MS // 2 if self.hours < 20 else END_MS - 60_000) // 1000 - turn
-        asked = {"query": self.text.format(f'zone!="turn-{turn}"')}
+        asked = {"query": self.text.replace("{other}", f'zone!="turn-{turn}"')}
         if not self.hours:
             return asked | {"time": str(end)}
         start = max(end - int(self.hours * 3600), OPENING_MS // 1000 - turn)
@@ -63,19 +64,23 @@ class Question:
         return "/api/v1/query_range" if self.hours else "/api/v1/query"
 
 
-SUM, TOPK = "sum by (job) (rate(m{{{}}}[5m]))", "topk(10, rate(m{{{}}}[5m]))"
+SUM, TOPK = "sum by (job) (rate(m[5m]))", "topk(10, rate(m[5m]))"
+OTHER = "sum by (job) (rate(m{{other}}[5m]))"
 QUESTIONS = (
     Question("sum of rates, instant", SUM, target=1),
     Question("topk of rates, instant", TOPK, target=1),
     Question("sum of rates, 1 h / 15 s", SUM, 1, 15, 0.3),
     Question("sum of rates, 12 h / 60 s", SUM, 12, 60, 0.25),
     Question("sum of rates, 24 h / 60 s", SUM, 24, 60, 0.25),
-    Question("one job's rates, 24 h / 60 s", 'sum(rate(m{{job="service-3",{}}}[5m]))', 24, 60),
-    Question("sum(m), instant", "sum(m{{{}}})"),
-    Question("sum(m), 12 h / 60 s", "sum(m{{{}}})", 12, 60),
-    Question("max_over_time, 6 h / 60 s", "max by (job) (max_over_time(m{{{}}}[10m]))", 6, 60),
-    Question("100 series, 6 h / 30 s", 'm{{path="/api/1",zone="a",job=~"service-[0-5]",{}}}', 6, 30),
-    Question("quantile, 6 h / 60 s", "histogram_quantile(0.9, sum by (le, job) (rate(h_bucket{{{}}}[5m])))", 6, 60),
+    Question("other matchers, instant", OTHER),
+    Question("other matchers, 1 h / 15 s", OTHER, 1, 15),
+    Question("other matchers, 12 h / 60 s", OTHER, 12, 60),
+    Question("one job's rates, 24 h / 60 s", 'sum(rate(m{job="service-3"}[5m]))', 24, 60),
+    Question("sum(m), instant", "sum(m)"),
+    Question("sum(m), 12 h / 60 s", "sum(m)", 12, 60),
+    Question("max_over_time, 6 h / 60 s", "max by (job) (max_over_time(m[10m]))", 6, 60),
+    Question("100 series, 6 h / 30 s", 'm{path="/api/1",zone="a",job=~"service-[0-5]"}', 6, 30),
+    Question("quantile, 6 h / 60 s", "histogram_quantile(0.9, sum by (le, job) (rate(h_bucket[5m])))", 6, 60),
 )
 
 
