@@ -266,6 +266,7 @@ def _text(value: Any) -> str:
     return str(getattr(value, kind))
 
 
+@pytest.mark.slow
 def test_real_telemetry_is_seen_as_protobuf_says(lake: MetricLake, shared_data: Path) -> None:
     wanted: dict[Labels, dict[int, Any]] = {}
     for path in sorted((shared_data / "metrics").glob("*.gz")):

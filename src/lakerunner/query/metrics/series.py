@@ -130,6 +130,11 @@ class Known:
         """Corrupt if this is no series table, or one of another version."""
         try:
             table = pq.read_table(path, use_threads=False, memory_map=True)
+            if "as_sent" not in table.column_names:
+                raise Corrupt(
+                    f"{key}: this table of series is one of an earlier version: ingest its metrics again, "
+                    "into a new home"
+                )
             with self.lock:
                 return self._table(table)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
