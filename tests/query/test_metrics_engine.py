@@ -237,6 +237,12 @@ def test_an_instant_may_be_a_range_of_samples(lake: MetricLake, workers: list[Na
         asked(engine, "temperature[3m]")
 
 
+def test_a_subquery_between_two_of_its_steps_has_no_samples(lake: MetricLake, workers: list[Named]) -> None:
+    between = Steps(T0 + 90_000, T0 + 90_000)
+    assert shown(asked(engine_of(lake, workers), "max_over_time(temperature[10s:1m])", between)) == {}
+    assert shown(asked(engine_of(lake, workers), "sum(max_over_time(temperature[10s:1m]))", between)) == {}
+
+
 def test_another_organization_has_its_own_metrics_alone(lake: MetricLake, workers: list[Named]) -> None:
     engine = engine_of(lake, workers)
     other = lake.segments[-1].organization

@@ -232,7 +232,7 @@ class Fetching:
             fragment.expression, fragment.steps
         )
         task = Evaluate(fragment.expression, fragment.steps, self.question.lookback_ms)
-        pieces = self._run(reach.selection(), task)
+        pieces = self._run(reach.selection, task) if reach.selection else []
         for piece in pieces:
             notes.add(piece.notes)
         if isinstance(fragment.expression, Aggregate):
@@ -302,9 +302,10 @@ class _Reach:
         self._asked.append(Selection(matchers, start, end))
         return NO_SAMPLES
 
-    def selection(self) -> Selection:
-        (asked,) = self._asked
-        return asked
+    @property
+    def selection(self) -> Selection | None:
+        """None: no step looks at anything, as of a subquery between two of its own steps."""
+        return self._asked[0] if self._asked else None
 
 
 def too_many_series(limits: MetricsLimits) -> TooLarge:
