@@ -17,7 +17,7 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.unpack import unpack
 
 CONTENT = os.urandom(3000) + b"otlp" * 50_000
-PACKED = gzip.compress(CONTENT)
+PACKED = gzip.compress(CONTENT, mtime=0)
 
 
 def zstd(data: bytes) -> bytes:
@@ -42,9 +42,9 @@ def reason(key: str, data: bytes, max_bytes: int = MAX) -> str:
         ("otel-raw/a/b/x.binpb.gz", PACKED),
         ("otel-raw/a/b/X.BINPB.GZ", PACKED),
         ("otel-raw/a/b/packed-but-not-named-so.binpb", PACKED),
-        ("members.binpb.gz", gzip.compress(CONTENT[:7]) + gzip.compress(b"") + gzip.compress(CONTENT[7:])),
+        ("members.binpb.gz", gzip.compress(CONTENT[:7], mtime=0) + gzip.compress(b"") + gzip.compress(CONTENT[7:])),
         ("padded.binpb.gz", PACKED + bytes(1000)),
-        ("trailer-of-another.binpb.gz", gzip.compress(CONTENT[:-9]) + gzip.compress(CONTENT[-9:])),
+        ("trailer-of-another.binpb.gz", gzip.compress(CONTENT[:-9], mtime=0) + gzip.compress(CONTENT[-9:])),
         ("x.pb", CONTENT),
         ("x.binpb.zst", ZSTD),
         ("packed-but-not-named-so.binpb", ZSTD),
@@ -117,7 +117,7 @@ def test_a_zstd_bomb_is_stopped_at_the_limit() -> None:
         (PACKED[:10] + b"\xff" * 30 + PACKED[40:], "damaged"),
         (CONTENT, "not gzip"),
         (b"", "the file is empty"),
-        (gzip.compress(b""), "empty once unpacked"),
+        (gzip.compress(b"", mtime=0), "empty once unpacked"),
     ],
 )
 def test_what_cannot_be_unpacked_says_why(data: bytes, expected: str) -> None:
@@ -135,7 +135,7 @@ def test_an_unknown_ending_names_the_known_ones() -> None:
     )
 
 
-@pytest.mark.parametrize("packed", [CONTENT, PACKED, gzip.compress(CONTENT[:5]) + gzip.compress(CONTENT[5:]), ZSTD])
+@pytest.mark.parametrize("packed", [CONTENT, PACKED, gzip.compress(CONTENT[:5], mtime=0) + gzip.compress(CONTENT[5:]), ZSTD])
 def test_the_limit_is_exact(packed: bytes) -> None:
     assert len(unpack("x.binpb", memoryview(packed), len(CONTENT))[1]) == len(CONTENT)
     assert reason("x.binpb", packed, len(CONTENT) - 1) == (
@@ -144,7 +144,7 @@ def test_the_limit_is_exact(packed: bytes) -> None:
 
 
 def test_many_empty_members_take_linear_time() -> None:
-    assert "empty once unpacked" in reason("x.binpb.gz", gzip.compress(b"") * 200_000, 1 << 30)
+    assert "empty once unpacked" in reason("x.binpb.gz", gzip.compress(b"", mtime=0) * 200_000, 1 << 30)
 
 
 def bomb(path: Path, size: int, stated: int | None = None) -> None:
