@@ -42,9 +42,12 @@ def reason(key: str, data: bytes, max_bytes: int = MAX) -> str:
         ("otel-raw/a/b/x.binpb.gz", PACKED),
         ("otel-raw/a/b/X.BINPB.GZ", PACKED),
         ("otel-raw/a/b/packed-but-not-named-so.binpb", PACKED),
-        ("members.binpb.gz", gzip.compress(CONTENT[:7], mtime=0) + gzip.compress(b"") + gzip.compress(CONTENT[7:])),
+        (
+            "members.binpb.gz",
+            gzip.compress(CONTENT[:7], mtime=0) + gzip.compress(b"", mtime=0) + gzip.compress(CONTENT[7:], mtime=0),
+        ),
         ("padded.binpb.gz", PACKED + bytes(1000)),
-        ("trailer-of-another.binpb.gz", gzip.compress(CONTENT[:-9], mtime=0) + gzip.compress(CONTENT[-9:])),
+        ("trailer-of-another.binpb.gz", gzip.compress(CONTENT[:-9], mtime=0) + gzip.compress(CONTENT[-9:], mtime=0)),
         ("x.pb", CONTENT),
         ("x.binpb.zst", ZSTD),
         ("packed-but-not-named-so.binpb", ZSTD),
@@ -135,7 +138,9 @@ def test_an_unknown_ending_names_the_known_ones() -> None:
     )
 
 
-@pytest.mark.parametrize("packed", [CONTENT, PACKED, gzip.compress(CONTENT[:5], mtime=0) + gzip.compress(CONTENT[5:]), ZSTD])
+@pytest.mark.parametrize(
+    "packed", [CONTENT, PACKED, gzip.compress(CONTENT[:5], mtime=0) + gzip.compress(CONTENT[5:], mtime=0), ZSTD]
+)
 def test_the_limit_is_exact(packed: bytes) -> None:
     assert len(unpack("x.binpb", memoryview(packed), len(CONTENT))[1]) == len(CONTENT)
     assert reason("x.binpb", packed, len(CONTENT) - 1) == (
