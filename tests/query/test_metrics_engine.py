@@ -20,7 +20,7 @@ from lakerunner.model.segment import Picked, Segment
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
 from lakerunner.plan.vectors.evaluate import evaluate, in_order
 from lakerunner.plan.vectors.expression import Matcher
-from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Scalar, Steps, Vector
+from lakerunner.plan.vectors.values import Samples, Scalar, Steps, Vector
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.promql.resolve import resolve
@@ -28,8 +28,10 @@ from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
+from lakerunner.query.metrics import run
 from lakerunner.query.metrics.answer import Group, MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine, MetricsLimits
+from lakerunner.query.metrics.joined import joined_samples
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.worker import QueryWorker
 
@@ -188,8 +190,7 @@ class AllSamples:
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
         segments = [one for one in self._lake.segments if one.organization == OWN]
-        found = list(self._lake.metrics.samples(segments, Selection(matchers, start, end)))
-        return found[0] if found else NO_SAMPLES
+        return joined_samples(list(self._lake.metrics.samples(segments, Selection(matchers, start, end))))
 
 
 @pytest.mark.parametrize("text", QUERIES)
@@ -241,6 +242,30 @@ def test_a_subquery_between_two_of_its_steps_has_no_samples(lake: MetricLake, wo
     between = Steps(T0 + 90_000, T0 + 90_000)
     assert shown(asked(engine_of(lake, workers), "max_over_time(temperature[10s:1m])", between)) == {}
     assert shown(asked(engine_of(lake, workers), "sum(max_over_time(temperature[10s:1m]))", between)) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "series"),
+    [
+        ("temperature @ 1e15", 0),
+        ("temperature offset -290y", 0),
+        ("temperature offset 290y", 0),
+        ("rate(temperature[290y])", 11),
+    ],
+)
+def test_times_far_away_are_times_without_samples(
+    text: str, series: int, lake: MetricLake, workers: list[Named]
+) -> None:
+    assert len(shown(asked(engine_of(lake, workers), text))) == series
+
+
+@pytest.mark.parametrize("text", [QUERIES[1], QUERIES[6], "temperature", "max_over_time(temperature[1h:1s])"])
+def test_few_series_at_once_give_the_same(
+    text: str, lake: MetricLake, workers: list[Named], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = shown(asked(engine_of(lake, workers), text))
+    monkeypatch.setattr(run, "POINTS_AT_ONCE", 40)
+    assert _close(shown(asked(engine_of(lake, workers), text)), whole)
 
 
 def test_another_organization_has_its_own_metrics_alone(lake: MetricLake, workers: list[Named]) -> None:
@@ -299,9 +324,11 @@ def test_past_a_limit_the_query_is_refused_by_its_name(lake: MetricLake, workers
         asked(engine_of(lake, workers, limits={"max_series": 10}), "temperature")
     points = 11 * len(HOURS)
     asked(engine_of(lake, workers, limits={"max_samples": points}), "temperature")
-    with pytest.raises(TooLarge, match=rf"more than {points - 1} samples at once \(metrics_max_samples\)"):
+    with pytest.raises(TooLarge, match=rf"more than {points - 1} values at once \(metrics_max_samples\)"):
         asked(engine_of(lake, workers, limits={"max_samples": points - 1}), "temperature")
     assert shown(asked(engine_of(lake, workers, limits={"max_series": 1}), "sum(temperature)"))
+    with pytest.raises(TooLarge, match=r"1 series at 3,153,600,000,000 steps are more than 50,000,000 values at once"):
+        asked(engine_of(lake, workers), "max_over_time(temperature[100y:1ms])", Steps(T0, T0))
 
 
 def test_a_query_that_takes_too_long_or_is_cancelled_ends(lake: MetricLake, workers: list[Named]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import without_name
 from lakerunner.plan.aggregations import aggregate
 from lakerunner.plan.vectors.arrays import Bools, Ints
@@ -32,6 +32,7 @@ from lakerunner.plan.vectors.expression import (
     Text,
     Unary,
     bare,
+    parts,
 )
 from lakerunner.plan.vectors.function import Called, Function, Source
 from lakerunner.plan.vectors.histogram import ResetHint
@@ -44,10 +45,12 @@ from lakerunner.plan.vectors.windows import latest, latest_index, windows, witho
 
 LOOKBACK_MS = 300_000
 SUBQUERY_STEP_MS = 60_000
+MAX_POINTS = 50_000_000
 
 
 class Evaluator:
-    """`given` are the values of the expression's Given nodes, by number: one column, or one for each step."""
+    """`given` are the values of the expression's Given nodes, by number: one column, or one for each step. A value has
+    at most `max_points` points, series times steps; what would have more is TooLarge."""
 
     def __init__(
         self,
@@ -56,12 +59,14 @@ class Evaluator:
         *,
         lookback: int = LOOKBACK_MS,
         given: Sequence[Value] = (),
+        max_points: int = MAX_POINTS,
     ) -> None:
         self.source = source
         self.lookback = lookback
         self.notes = Notes()
         self._functions = functions
         self._given = given
+        self._max_points = max_points
 
     def evaluate(self, expression: Expression, steps: Steps) -> Value:
         match expression:
@@ -108,7 +113,15 @@ class Evaluator:
 
     def _select(self, selector: Selector, ends: Ints, before: int, after: int = 0) -> Samples:
         samples = self.source.select(selector.matchers, int(ends[0]) - before, int(ends[-1]) + after)
+        self._check_size(len(samples), len(ends))
         return totals_only(samples) if selector.totals_only else samples
+
+    def _check_size(self, series: int, steps: int) -> None:
+        if series * steps > self._max_points:
+            raise TooLarge(
+                f"{series:,} series at {steps:,} steps are more than {self._max_points:,} values at once "
+                "(metrics_max_samples): select fewer series, a shorter range or a larger step"
+            )
 
     def times_of(self, selector: Selector, steps: Steps) -> tuple[Samples, Ints]:
         """The samples of an instant selector, and which of them counts at each step."""
@@ -131,6 +144,8 @@ class Evaluator:
 
     def _subquery(self, subquery: Subquery, steps: Steps) -> Samples:
         inner = subquery_steps(subquery, steps)
+        if inner is not None:
+            self._check_size(1, len(inner))
         if inner is None:
             return Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
         value = self.evaluate(subquery.inner, inner)
@@ -232,6 +247,14 @@ def subquery_steps(subquery: Subquery, steps: Steps) -> Steps | None:
     start = step * ((int(ends[0]) - _number(subquery.range)) // step + 1)
     end = int(ends[-1])
     return Steps(start, end, step) if start <= end else None
+
+
+def most_steps(expression: Expression, steps: Steps) -> int:
+    """At how many steps a part of it is evaluated: those of its subqueries may be more than its own."""
+    inner = subquery_steps(expression, steps) if isinstance(expression, Subquery) else steps
+    if inner is None:
+        return len(steps)
+    return max(len(inner), *(most_steps(part, inner) for part in parts(expression)), 0)
 
 
 def _number(given: object) -> int:

@@ -116,6 +116,19 @@ class Samples:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def between(self, first: int, behind: int) -> Samples:
+        """The series from this one to before that one."""
+        start, end = int(self.offsets[first]), int(self.offsets[behind])
+        return Samples(
+            self.labels[first:behind],
+            self.offsets[first : behind + 1] - start,
+            self.times[start:end],
+            self.values[start:end],
+            None if self.histograms is None else self.histograms[start:end],
+            None if self.starts is None else self.starts[start:end],
+            self.drop_name[first:behind],
+        )
+
 
 NO_SAMPLES = Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
 

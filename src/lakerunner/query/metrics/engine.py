@@ -12,7 +12,6 @@ from threading import Event, Timer
 from uuid import UUID
 
 from lakerunner.model.errors import TooLarge, UserError
-from lakerunner.model.time import TimeRange
 from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.aggregations.split import NotSplit
 from lakerunner.plan.scan import Scan
@@ -181,7 +180,13 @@ class _Asked:
         parts = split(self._expression, steps, self._engine.functions, fold=fold)
         notes = Notes()
         given = [self._fetching.fragment(fragment, notes) for fragment in parts.fragments]
-        evaluator = Evaluator(self._fetching, self._engine.functions, lookback=self._question.lookback_ms, given=given)
+        evaluator = Evaluator(
+            self._fetching,
+            self._engine.functions,
+            lookback=self._question.lookback_ms,
+            given=given,
+            max_points=self._engine.limits.max_samples,
+        )
         value = finished(evaluator.evaluate(parts.rest, steps))
         if isinstance(value, Vector) and len(value) > self._engine.limits.max_series:
             raise too_many_series(self._engine.limits)
@@ -275,8 +280,9 @@ class Fetching:
             raise cancelled()
 
     def pick(self, selection: Selection) -> Pick:
-        time_ = TimeRange((selection.start + 1) * _NS_PER_MS, (selection.end + 1) * _NS_PER_MS)
-        scan = Scan("metrics", "metrics", time_, (), conditions=metric_conditions(selection.matchers))
+        if selection.time is None:
+            return Pick((), Account())
+        scan = Scan("metrics", "metrics", selection.time, (), conditions=metric_conditions(selection.matchers))
         pick = self.engine.segments.pick(self.organization, scan, self.question.now_ns)
         self.picked += pick.account
         return pick

@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.model.labels import Labels
-from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Scan
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.account import Account
@@ -27,8 +26,6 @@ from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import List, MetricsUnit
 from lakerunner.query.workers import Workers
 
-_NS_PER_MS = 1_000_000
-_FIRST_MS, _LAST_MS = MIN_NS // _NS_PER_MS + 2, MAX_NS // _NS_PER_MS - 2
 _EVERYTHING: tuple[tuple[Matcher, ...], ...] = ((),)
 Selectors = Sequence[tuple[Matcher, ...]]
 
@@ -43,8 +40,7 @@ class Asked:
     now_ns: int
 
     def selection(self, matchers: tuple[Matcher, ...]) -> Selection:
-        start, end = (min(max(time, _FIRST_MS), _LAST_MS) for time in (self.start_ms, self.end_ms))
-        return Selection(matchers, start - 1, max(end, start - 1))
+        return Selection(matchers, self.start_ms - 1, max(self.end_ms, self.start_ms - 1))
 
 
 @dataclass
@@ -102,8 +98,9 @@ class Lists:
         self.account += gather.account
 
     def _units(self, task: List, selection: Selection) -> list[MetricsUnit]:
-        time = TimeRange((selection.start + 1) * _NS_PER_MS, (selection.end + 1) * _NS_PER_MS)
-        scan = Scan("metrics", "metrics", time, (), conditions=metric_conditions(selection.matchers))
+        if selection.time is None:
+            return []
+        scan = Scan("metrics", "metrics", selection.time, (), conditions=metric_conditions(selection.matchers))
         pick = self.segments.pick(self.asked.organization, scan, self.asked.now_ns)
         self.account += replace(pick.account)
         names = [worker.name for worker in self.workers.here()]

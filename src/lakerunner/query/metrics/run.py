@@ -1,7 +1,8 @@
 """A unit of metrics, worked out by a worker of this process: samples block by block, each evaluated as it comes.
 
-What always holds: at most one block of samples is in memory, whatever the number of series; a unit that would give more
-points than it may is refused, with the limit's name.
+What always holds: at most one block of samples is in memory, and of its series so many are evaluated at once that their
+values are no more than POINTS_AT_ONCE, whatever the number of series and steps; a unit that would give more points than
+it may is refused, with the limit's name. The cut depends on the data and the query alone.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import pyarrow as pa
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.segment import Segment
 from lakerunner.plan.aggregations import SPLITS
-from lakerunner.plan.vectors.evaluate import Evaluator
+from lakerunner.plan.vectors.evaluate import Evaluator, most_steps
 from lakerunner.plan.vectors.expression import Aggregate, Matcher
 from lakerunner.plan.vectors.function import Function
-from lakerunner.plan.vectors.values import Samples, Vector
+from lakerunner.plan.vectors.values import Partial, Samples, Vector
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.failures import cancelled
 from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, to_batch
@@ -27,6 +28,8 @@ from lakerunner.query.metrics.rows import rows_of
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.unit import Evaluate, Fetch, List, MetricsUnit
 from lakerunner.query.slots import Slots
+
+POINTS_AT_ONCE = 8_000_000
 
 
 class MetricsRunning:
@@ -92,11 +95,14 @@ class MetricsRunning:
         for block in blocks:
             if self._stopped.is_set():
                 raise cancelled()
-            yield Piece(block) if isinstance(task, Fetch) else self._evaluated(task, block)
+            if isinstance(task, Fetch):
+                yield Piece(block)
+            else:
+                yield from (self._evaluated(task, part) for part in _parts(task, block))
         self.account += blocks.account
 
     def _evaluated(self, task: Evaluate, block: Samples) -> Piece:
-        evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback)
+        evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback, max_points=self._unit.max_points)
         expression = task.expression
         if not isinstance(expression, Aggregate):
             value = evaluator.evaluate(expression, task.steps)
@@ -142,10 +148,21 @@ class _Block:
         return self._samples
 
 
+def _parts(task: Evaluate, block: Samples) -> Iterator[Samples]:
+    at_once = max(1, POINTS_AT_ONCE // most_steps(task.expression, task.steps))
+    if len(block) <= at_once:
+        yield block
+        return
+    for first in range(0, len(block), at_once):
+        yield block.between(first, min(first + at_once, len(block)))
+
+
 def _points(piece: Piece) -> int:
     match piece.value:
         case Vector(_, values):
             return values.size
         case Samples(_, _, times):
             return len(times)
+        case Partial(_, arrays):
+            return sum(array.size for array in arrays.values())
     return 0

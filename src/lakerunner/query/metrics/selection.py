@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.vectors.expression import Matcher
+
+_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -27,3 +30,9 @@ class Selection:
     start: int
     end: int
     shard: Shard = Shard()
+
+    @property
+    def time(self) -> TimeRange | None:
+        """None: nothing can be there, as far from now as no timestamp can say."""
+        start, end = max((self.start + 1) * _NS_PER_MS, MIN_NS), min((self.end + 1) * _NS_PER_MS, MAX_NS)
+        return TimeRange(start, end) if start < end else None
