@@ -82,7 +82,8 @@ def sample_lake(directory: Path, series: int, hours: int = HOURS) -> Iterator[Sa
             index.migrate()
             if index.organizations.find(str(ORGANIZATION)) is None:
                 index.organizations.create(DEFAULT_ORGANIZATION)
-                index.commit(Commit(segments, (), ()))
+                for segment in segments:  # as ingest does: so they stand in the order in which they came
+                    index.commit(Commit((segment,), (), ()))
         finally:
             index.close()
         yield SampleLake(directory, segments, url)

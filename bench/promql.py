@@ -2,10 +2,10 @@
 included on both sides, in one run.
 
 Lakerunner runs as `lakerunner query-api` over hourly segments and PostgreSQL, with one worker in the process, or with
-workers of their own (--workers 3, for information). Ways take turns. A question is about other times in each turn, as a
-dashboard's is, so that no answer of the last turn serves; where it says "other matchers", about other matchers as well,
-as another user's is. Both sides' answers are compared, number by number. Without the peer (`make peers`) what is told is
-ours alone, beside DuckDB, which reads the same columns and adds them up.
+workers of their own (--workers 3, for information). Ways take turns. A question is about other times in each turn, as
+a dashboard's is, so that no answer of the last turn serves; where it says "other matchers", about other matchers as
+well, as another user's is. Both sides' answers are compared, number by number. Without the peer (`make peers`) what is
+told is ours alone, beside DuckDB, which reads the same columns and adds them up.
 
     python bench/promql.py [--lake DIR] [--series 3500] [--repeat 7] [--workers 0] [--only TEXT]
 
@@ -231,8 +231,8 @@ def main() -> None:
         own = stack.enter_context(ours(lake, Path(scratch), options.workers))
         scan = scan_seconds(lake, 3)
         print(
-            f"{lake.samples} samples in {len(lake.segments)} segments, {sum(s.bytes for s in lake.segments) / 1e6:.0f} MB, "
-            f"ready after {time.perf_counter() - began:.0f} s; medians of {options.repeat} turns; "
+            f"{lake.samples} samples in {len(lake.segments)} segments, ready after "
+            f"{time.perf_counter() - began:.0f} s; medians of {options.repeat} turns; "
             f"DuckDB scans the columns in {scan * 1e3:.0f} ms"
         )
         if not run([own, peer] if peer else [own], questions, options.repeat, scan):

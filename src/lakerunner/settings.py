@@ -75,6 +75,9 @@ class Settings:
     metrics_max_samples: int = _setting(
         50_000_000, "samples that one PromQL query holds in memory at most, 16 bytes each"
     )
+    metrics_cache_bytes: int = _setting(
+        512 << 20, "memory of a query worker for samples it has read, 16 bytes each; 0: none are kept"
+    )
     query_spool_bytes: int = _setting(4 << 30, "rows of one table that a query over several gathers on disk at most")
     unit_max_bytes: int = _setting(1 << 30, "bytes of segments in one unit of work; less than a worker's cache")
     unit_max_rows: int = _setting(50_000_000, "most rows that one unit of work gives")

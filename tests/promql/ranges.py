@@ -44,14 +44,8 @@ def samples_of(series: Sequence[Sequence[Point]], name: str = "made_total") -> S
 
 def windows_of(samples: Samples, steps: Steps, range_: int, *, extended: Any = "", offset: int = 0) -> Windows:
     ends = steps.times - offset
-    bounds = list(zip(samples.offsets[:-1].tolist(), samples.offsets[1:].tolist(), strict=True))
-
-    def at(times: Any) -> Any:
-        found = [a + np.searchsorted(samples.times[a:b], times, side="right") for a, b in bounds]
-        return np.array(found, np.int64).reshape(len(bounds), len(times))
-
     expression = Range(Selector((), extended=extended, offset=offset), range_, SPAN)
-    return Windows(samples, at(ends - range_), at(ends), ends, range_, LOOKBACK, expression)
+    return Windows(samples, ends, range_, LOOKBACK, expression)
 
 
 def call(name: str, windows: Windows, steps: Steps, *scalars: float, notes: Notes | None = None) -> Vector:

@@ -42,13 +42,14 @@ class QueryWorker:
         cache: SegmentCache,
         instances: Instances,
         slots: Slots | None = None,
+        metrics: MetricSegments | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.slots = slots or Slots(units_at_once(0))
         self._cache = cache
         self._instances = instances
         self._clock = clock
-        self._metrics = MetricSegments(cache)
+        self._metrics = metrics or MetricSegments(cache)
 
     def run(self, unit: Unit) -> Answer:
         """At once: the work begins when the answer is looked at."""

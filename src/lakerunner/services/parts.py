@@ -36,6 +36,7 @@ from lakerunner.query.inflow import Spool
 from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.engine import MetricsEngine, MetricsLimits
+from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.slots import Slots
@@ -122,7 +123,8 @@ def open_worker(settings: Settings, store: ObjectStore) -> QueryWorker:
     hurried = open_store(replace(store_address(settings), retries=0))
     cache = SegmentCache(HurryingStore(store, hurried), settings.cache_directory / "segments", settings.cache_max_bytes)
     limits = replace(_limits(settings, cache.directory), max_rows=settings.unit_max_rows, rows_setting="unit_max_rows")
-    return QueryWorker(cache, _open_instances(settings, limits), Slots(units_at_once(settings.worker_units)))
+    metrics = MetricSegments(cache, keep_bytes=settings.metrics_cache_bytes)
+    return QueryWorker(cache, _open_instances(settings, limits), Slots(units_at_once(settings.worker_units)), metrics)
 
 
 def open_workers(settings: Settings, runtime: Runtime, store: ObjectStore, say: Say) -> Workers:

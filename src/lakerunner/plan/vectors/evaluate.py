@@ -41,7 +41,7 @@ from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.smoothing import smoothed_instant
 from lakerunner.plan.vectors.united import merged
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
-from lakerunner.plan.vectors.windows import latest, latest_index, windows, without_stale_markers
+from lakerunner.plan.vectors.windows import latest, latest_index, without_stale_markers
 
 LOOKBACK_MS = 300_000
 SUBQUERY_STEP_MS = 60_000
@@ -139,8 +139,7 @@ class Evaluator:
             before = range_ + (self.lookback if extended else 0)
             after = self.lookback if extended == "smoothed" else 0
             samples = without_stale_markers(self._select(expression.selector, ends, before, after))
-        first, last = windows(samples, ends, range_)
-        return Windows(samples, first, last, ends, range_, self.lookback, expression)
+        return Windows(samples, ends, range_, self.lookback, expression)
 
     def _subquery(self, subquery: Subquery, steps: Steps) -> Samples:
         inner = subquery_steps(subquery, steps)

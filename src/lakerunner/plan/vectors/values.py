@@ -16,6 +16,7 @@ import numpy as np
 from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
 from lakerunner.plan.vectors.expression import Range, Subquery
+from lakerunner.plan.vectors.window_bounds import window_bounds
 
 
 @dataclass(frozen=True)
@@ -135,18 +136,33 @@ NO_SAMPLES = Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(
 
 @dataclass(frozen=True)
 class Windows:
-    """A range vector at every step: the samples of series n at step s are `first[n, s]:last[n, s]` of `samples`, those
-    of (ends[s] - range, ends[s]]. Stale markers are not among them. `expression` says anchored or smoothed, whose
-    samples reach further: `lookback` before the range, and of smoothed as far behind it; `first` and `last` are those
-    of the range itself nevertheless."""
+    """A range vector at every step: the samples of series n at step s are those of (ends[s] - range, ends[s]],
+    `first[n, s]:last[n, s]` of `samples`. Stale markers are not among them. `expression` says anchored or smoothed,
+    whose samples reach further: `lookback` before the range, and of smoothed as far behind it; `first` and `last` are
+    those of the range itself nevertheless."""
 
     samples: Samples
-    first: Ints  # [series, steps]
-    last: Ints  # [series, steps]
     ends: Ints  # [steps]
     range: int
     lookback: int
     expression: Range | Subquery
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.samples), len(self.ends)
+
+    @property
+    def first(self) -> Ints:  # [series, steps]
+        return self._bounds[0]
+
+    @property
+    def last(self) -> Ints:  # [series, steps]
+        return self._bounds[1]
+
+    @cached_property
+    def _bounds(self) -> tuple[Ints, Ints]:
+        """Only where they are asked for: they may be larger than the samples."""
+        return window_bounds(self.samples.offsets, self.samples.times, self.ends, self.range)
 
 
 Value = Vector | Scalar | String | Windows

@@ -14,6 +14,7 @@ from numba import njit
 
 from lakerunner.plan.vectors.arrays import STALE_BITS, Bools, Floats, Ints, is_stale
 from lakerunner.plan.vectors.values import Samples
+from lakerunner.plan.vectors.window_bounds import window_bounds
 
 _STALE = np.uint64(STALE_BITS)
 
@@ -36,10 +37,7 @@ def latest_index(samples: Samples, ends: Ints, lookback: int) -> Ints:
 
 def windows(samples: Samples, ends: Ints, range_: int) -> tuple[Ints, Ints]:
     """First and behind the last of the samples of (end - range, end], of each series at each step."""
-    first = np.empty((len(samples), len(ends)), np.int64)
-    last = np.empty((len(samples), len(ends)), np.int64)
-    _windows(samples.offsets, samples.times, ends, range_, first, last)
-    return first, last
+    return window_bounds(samples.offsets, samples.times, ends, range_)
 
 
 def stale_markers(samples: Samples) -> Bools:
@@ -51,6 +49,8 @@ def stale_markers(samples: Samples) -> Bools:
 
 
 def without_stale_markers(samples: Samples) -> Samples:
+    if samples.histograms is None and not _has_stale(samples.values.view(np.uint64)):
+        return samples
     stale = stale_markers(samples)
     if not stale.any():
         return samples
@@ -65,6 +65,14 @@ def without_stale_markers(samples: Samples) -> Samples:
         None if samples.starts is None else samples.starts[kept],
         samples.drop_name,
     )
+
+
+@njit(cache=True, nogil=True)
+def _has_stale(bits: Any) -> Any:
+    found = 0
+    for one in bits:  # all of them, without a branch: so it becomes vector instructions
+        found += one == _STALE
+    return found > 0
 
 
 @njit(cache=True, nogil=True)
@@ -90,18 +98,3 @@ def _latest_index(offsets: Any, times: Any, stale: Any, ends: Any, lookback: Any
                 at += 1
             there = at > offsets[series] and times[at - 1] > end - lookback and not stale[at - 1]
             found[series, step] = at - 1 if there else -1
-
-
-@njit(cache=True, nogil=True)
-def _windows(offsets: Any, times: Any, ends: Any, range_: Any, first: Any, last: Any) -> None:
-    for series in range(len(offsets) - 1):
-        low = high = offsets[series]
-        stop = offsets[series + 1]
-        for step in range(len(ends)):
-            end = ends[step]
-            while high < stop and times[high] <= end:
-                high += 1
-            while low < high and times[low] <= end - range_:
-                low += 1
-            first[series, step] = low
-            last[series, step] = high

@@ -37,6 +37,17 @@ class Table(NamedTuple):
     ends: Ints  # [steps]
 
 
+class Rows(NamedTuple):
+    """Samples as kernels take them that find the windows themselves."""
+
+    offsets: Ints
+    times: Ints
+    values: Floats
+    starts: Ints
+    ends: Ints
+    range: int
+
+
 @dataclass(frozen=True)
 class RangeVector:
     """`histograms` is None where no sample of any series is one: `floats` is then the whole."""
@@ -55,7 +66,7 @@ class RangeVector:
     @cached_property
     def has_histograms(self) -> Bools:
         if self.histograms is None:
-            return np.zeros(self.whole.first.shape, bool)
+            return np.zeros(self.whole.shape, bool)
         found: Bools = self.histograms.last > self.histograms.first
         return found
 
@@ -79,9 +90,15 @@ class RangeVector:
         """Of the floats."""
         return table_of(self.floats)
 
+    def rows(self) -> Rows:
+        """Of the floats."""
+        samples = self.floats.samples
+        starts = NO_STARTS if samples.starts is None else samples.starts
+        return Rows(samples.offsets, samples.times, samples.values, starts, self.floats.ends, self.floats.range)
+
     def empty(self) -> tuple[Floats, Bools]:
         """Values and present, to be written."""
-        return np.zeros(self.whole.first.shape), np.zeros(self.whole.first.shape, bool)
+        return np.zeros(self.whole.shape), np.zeros(self.whole.shape, bool)
 
     def vector(self, values: Floats, present: Bools, histograms: Objects | None = None) -> Vector:
         samples = self.whole.samples
@@ -140,4 +157,4 @@ def _kept(windows: Windows, kept: Bools) -> Windows:
         None if samples.starts is None else samples.starts[kept],
         samples.drop_name,
     )
-    return replace(windows, samples=some, first=before[windows.first], last=before[windows.last])
+    return replace(windows, samples=some)

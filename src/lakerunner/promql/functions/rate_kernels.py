@@ -58,19 +58,22 @@ def extrapolation(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def extrapolated(
-    table: Any, range_: Any, counter: Any, seconds: Any, values: Any, present: Any, overlapping: Any
-) -> None:
+def extrapolated(rows: Any, counter: Any, seconds: Any, values: Any, present: Any, overlapping: Any) -> None:
     """Into `values` and `present`: the increase over the range; per second where `seconds`, the range's length, is not
     zero. Into `overlapping`, where there are start times: whether some in the window overlap."""
-    times, numbers, starts, first, last, ends = table
-    resets = np.empty(1 + _longest(first, last), np.int64)
+    offsets, times, numbers, starts, ends, range_ = rows
+    resets = np.empty(1 + _longest(offsets), np.int64)
     timed = counter and len(starts) > 0
-    for series in range(first.shape[0]):
+    for series in range(len(offsets) - 1):
         head = tail = seen = 0
         overlap = -1
-        for step in range(first.shape[1]):
-            a, b = first[series, step], last[series, step]
+        a = b = offsets[series]
+        stop = offsets[series + 1]
+        for step in range(len(ends)):
+            while b < stop and times[b] <= ends[step]:
+                b += 1
+            while a < b and times[a] <= ends[step] - range_:
+                a += 1
             if b <= a:
                 continue
             increase = numbers[b - 1] - numbers[a]
@@ -125,11 +128,10 @@ def _last_overlap(times: Any, starts: Any, first: Any, last: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _longest(first: Any, last: Any) -> Any:
+def _longest(offsets: Any) -> Any:
     longest = 0
-    if first.shape[1] > 0:
-        for series in range(first.shape[0]):
-            longest = max(longest, last[series, -1] - first[series, 0])
+    for series in range(len(offsets) - 1):
+        longest = max(longest, offsets[series + 1] - offsets[series])
     return longest
 
 

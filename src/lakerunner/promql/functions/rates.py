@@ -12,9 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from lakerunner.model.labels import NAME, TYPE
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
 from lakerunner.plan.vectors.expression import Kind
 from lakerunner.plan.vectors.function import Called, Function
+from lakerunner.plan.vectors.grouping import grouped
 from lakerunner.plan.vectors.histogram import equal
 from lakerunner.plan.vectors.histogram_arithmetic import detect_reset
 from lakerunner.plan.vectors.sample_notes import mixed_samples, perhaps_no_counter, starts_overlap
@@ -46,15 +48,17 @@ def _rate(called: Called, *, counter: bool, per_second: bool) -> Vector:
 
 
 def _check_counters(given: RangeVector, floats: Bools) -> None:
-    for row in np.flatnonzero(floats.any(axis=1)).tolist():
-        perhaps_no_counter(given.notes, given.whole.samples.labels[row], given.span)
+    """Series of one name and type are judged alike."""
+    groups = grouped(given.whole.samples.labels, (NAME, TYPE), without=False)
+    for group in np.unique(groups.of[floats.any(axis=1)]).tolist():
+        perhaps_no_counter(given.notes, groups.labels[group], given.span)
 
 
 def _extrapolated(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Objects | None]:
     values, present = given.empty()
-    table = given.table()
-    overlapping = np.zeros(present.shape if len(table.starts) else (0, 0), bool)
-    extrapolated(table, given.whole.range, rating.counter, rating.seconds, values, present, overlapping)
+    rows = given.rows()
+    overlapping = np.zeros(present.shape if len(rows.starts) else (0, 0), bool)
+    extrapolated(rows, rating.counter, rating.seconds, values, present, overlapping)
     if overlapping.any():
         for name in given.names(overlapping & ~given.mixed):
             starts_overlap(given.notes, name, given.span)

@@ -15,19 +15,28 @@ from numba import njit
 NS_PER_MS = 1_000_000
 
 
+class Numbers(NamedTuple):
+    """A column of a row group: of each row the number, 0 where there is none. `valid` says where there is one; no
+    elements: everywhere."""
+
+    times: Any  # ms
+    values: Any
+    valid: Any
+
+    @property
+    def bytes(self) -> int:
+        return int(self.times.nbytes + self.values.nbytes + self.valid.nbytes) + 200
+
+
 class Points(NamedTuple):
-    """Some columns of a row group whose first row is row `base` of the segment. A validity of no bytes: all of the
-    column, which may have no rows either: then none. A row without a number is 0 where `zero`, else no sample. `starts`
-    are ms, or none."""
+    """The numbers of a row group whose first row is row `base` of the segment. Rows that are not valid are no samples.
+    `starts` are ms, or none."""
 
     base: int
-    times: Any  # ns
-    doubles: Any
-    doubles_valid: Any
-    ints: Any
-    ints_valid: Any
+    times: Any  # ms
+    values: Any
+    valid: Any
     starts: Any
-    zero: bool
 
 
 class Slots(NamedTuple):
@@ -93,26 +102,34 @@ def _span(entry: Any, slots: Any, points: Any, between: Any) -> Any:
     time."""
     low = max(slots.first[entry] - points.base, 0)
     high = min(slots.first[entry] + slots.rows[entry] - points.base, len(points.times))
-    while low < high and points.times[low] // NS_PER_MS <= between[0]:
+    while low < high and points.times[low] <= between[0]:
         low += 1
-    while low < high and points.times[high - 1] // NS_PER_MS > between[1]:
+    while low < high and points.times[high - 1] > between[1]:
         high -= 1
     return low, high
 
 
 @njit(cache=True, nogil=True)
-def _all_valid(values: Any, bits: Any, low: Any, high: Any) -> Any:
-    if len(values) == 0 or len(bits) == 0:
-        return len(values) > 0
-    for byte in range(low >> 3, (high + 7) >> 3):
-        wanted = 0xFF
-        if byte == low >> 3:
-            wanted &= 0xFF << (low & 7)
-        if byte == high >> 3:
-            wanted &= (1 << (high & 7)) - 1
-        if bits[byte] & wanted != wanted:
-            return False
-    return True
+def _is_valid(bits: Any, row: Any) -> Any:
+    return len(bits) == 0 or bits[row >> 3] >> (row & 7) & 1 == 1
+
+
+@njit(cache=True, nogil=True)
+def join_numbers(times: Any, doubles: Any, doubles_valid: Any, ints: Any, ints_valid: Any, out: Any) -> Any:
+    """Into `out`: `times` (ns) in ms, of two columns of numbers the one that a row has. Either column may have no rows;
+    validities are bits, none where all are valid. How many rows have a number."""
+    count = 0
+    for row in range(len(times)):
+        out.times[row] = times[row] // NS_PER_MS
+        if len(doubles) and _is_valid(doubles_valid, row):
+            out.values[row], there = doubles[row], True
+        elif len(ints) and _is_valid(ints_valid, row):
+            out.values[row], there = np.float64(ints[row]), True
+        else:
+            out.values[row], there = 0.0, False
+        out.valid[row] = there
+        count += there
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -128,53 +145,20 @@ def place_points(entries: Any, slots: Any, points: Any, between: Any, out: Any) 
     """Put the numbers of these entries' points of this row group into their slots."""
     for entry in entries:
         low, high = _span(entry, slots, points, between)
-        if low >= high:
-            continue
         at = slots.cursor[entry]
-        if _all_valid(points.ints, points.ints_valid, low, high):
-            for row in range(low, high):
-                out.values[at + row - low] = np.float64(points.ints[row])
-        elif _all_valid(points.doubles, points.doubles_valid, low, high):
-            for row in range(low, high):
-                out.values[at + row - low] = points.doubles[row]
-        else:
-            _place_some(entry, slots, points, (low, high), out)
-            continue
         last = out.times[at - 1] if at > slots.begin[entry] else np.int64(-(2**63))
         for row in range(low, high):
-            time = points.times[row] // NS_PER_MS
-            out.times[at + row - low] = time
+            if len(points.valid) and not points.valid[row]:
+                continue
+            time = points.times[row]
+            out.times[at], out.values[at] = time, points.values[row]
+            if len(points.starts):
+                out.starts[at] = points.starts[row]
             if time <= last:
                 slots.unsorted[entry] = True
             last = time
-        if len(points.starts):
-            out.starts[at : at + high - low] = points.starts[low:high]
-        slots.cursor[entry] = at + high - low
-
-
-@njit(cache=True, nogil=True)
-def _place_some(entry: Any, slots: Any, points: Any, rows: Any, out: Any) -> Any:
-    """An entry whose numbers stand in both columns, or that has points without one."""
-    at = slots.cursor[entry]
-    last = out.times[at - 1] if at > slots.begin[entry] else np.int64(-(2**63))
-    for row in range(rows[0], rows[1]):
-        if _all_valid(points.doubles, points.doubles_valid, row, row + 1):
-            value = points.doubles[row]
-        elif _all_valid(points.ints, points.ints_valid, row, row + 1):
-            value = np.float64(points.ints[row])
-        elif points.zero:
-            value = 0.0
-        else:
-            continue
-        time = points.times[row] // NS_PER_MS
-        out.times[at], out.values[at] = time, value
-        if len(points.starts):
-            out.starts[at] = points.starts[row]
-        if time <= last:
-            slots.unsorted[entry] = True
-        last = time
-        at += 1
-    slots.cursor[entry] = at
+            at += 1
+        slots.cursor[entry] = at
 
 
 @njit(cache=True, nogil=True)
@@ -305,7 +289,10 @@ def _ordered(times: Any, runs: Any, order: Any, spare: Any) -> Any:
 def warm() -> None:
     """Compile what every query runs, or load it from numba's cache, so that the first query does not wait for it."""
     some = np.zeros(1, np.int64)
-    points = _read_only_points()
+    numbers = Numbers(np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.bool_))
+    bits = np.zeros(1, np.uint8)
+    join_numbers(read_only(some), read_only(numbers.values), read_only(bits), read_only(some), read_only(bits), numbers)
+    points = Points(0, *map(read_only, (*numbers, some)))
     order, offsets = sort_into(some, 1)
     chosen_entries(some, some - 1, some - 1)
     slots = Slots(some, some + 1, some.copy(), some.copy(), np.zeros(1, np.bool_))
@@ -316,8 +303,8 @@ def warm() -> None:
     merge(offsets, disorder(offsets, out.times), out, some[:0])
 
 
-def _read_only_points() -> Points:
-    ints, doubles, bits = np.zeros(1, np.int64), np.zeros(1), np.zeros(1, np.uint8)
-    for array in (ints, doubles, bits):
-        array.flags.writeable = False
-    return Points(0, ints, doubles, bits, ints, bits, ints, True)
+def read_only(array: Any) -> Any:
+    """As Arrow's arrays are, and those that queries share: so kernels are compiled once."""
+    found = array.view()
+    found.flags.writeable = False
+    return found

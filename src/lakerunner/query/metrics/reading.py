@@ -19,14 +19,18 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
-from lakerunner.plan.vectors.arrays import STALE, Bools, Floats, Ints
+from lakerunner.plan.vectors.arrays import STALE, Bools, Ints
 from lakerunner.query.held import HeldFile
-from lakerunner.query.metrics.kernels import NS_PER_MS, Points
+from lakerunner.query.kept import Kept
+from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers, Points, join_numbers, read_only
 from lakerunner.query.spans import Span
 
 _NOTHING: Any = np.zeros(0, np.uint8)
 _NO_DOUBLES: Any = np.zeros(0, np.float64)
 _NO_INTS: Any = np.zeros(0, np.int64)
+_ALL: Any = np.zeros(0, np.bool_)
+_NUMBER = "value"
+_HISTOGRAMS = ("count", "float_count")  # the columns of which a native histogram fills one
 _NO_RECORDED_VALUE = 1
 
 
@@ -60,6 +64,7 @@ class Footprint:
             self.leaves.setdefault(metadata.schema.column(leaf).path.partition(".")[0], []).append(leaf)
         self.columns = frozenset(self.leaves)
         self.flagged = [self._is_flagged(n) for n in range(len(self.rows))]
+        self.histograms = [any(self._has_some(n, name) for name in _HISTOGRAMS) for n in range(len(self.rows))]
 
     @property
     def bytes(self) -> int:
@@ -72,6 +77,14 @@ class Footprint:
         statistics = self.metadata.row_group(group).column(self.leaves["flags"][0]).statistics
         return statistics is None or not statistics.has_min_max or statistics.max != 0
 
+    def _has_some(self, group: int, name: str) -> bool:
+        """Whether a point of the row group may have something in this column."""
+        if name not in self.leaves:
+            return False
+        begin, end = self.rows[group]
+        statistics = self.metadata.row_group(group).column(self.leaves[name][0]).statistics
+        return statistics is None or not statistics.has_null_count or statistics.null_count < end - begin
+
 
 @dataclass(frozen=True, eq=False)
 class SegmentFile:
@@ -80,6 +93,7 @@ class SegmentFile:
     segment: Segment
     held: HeldFile
     footprint: Footprint
+    kept: Kept[Numbers]
 
     @cached_property
     def _reader(self) -> Any:
@@ -102,31 +116,44 @@ class SegmentFile:
                 yield group, wanted
 
     def read(self, group: int, columns: tuple[str, ...]) -> RowGroup:
-        leaves = [leaf for name in columns for leaf in self.footprint.leaves.get(name, ())]
+        """At once: what is not kept is read when it is asked for."""
+        return RowGroup(self, group, tuple(name for name in columns if name in self.columns))
+
+    def table(self, group: int, columns: tuple[str, ...]) -> pa.Table:
+        leaves = [leaf for name in columns for leaf in self.footprint.leaves[name]]
         table = self._reader.read_row_group(group, column_indices=leaves, use_threads=False)
         first, end = self.footprint.rows[group]
         if table.num_rows != end - first:
             raise ValueError(f"row group {group} has {table.num_rows} rows, its footer says {end - first}")
-        return RowGroup(first, table, self.footprint.flagged[group])
+        return table
 
 
 class RowGroup:
     """Columns of a row group; `base` is its first row's number in the segment."""
 
-    def __init__(self, base: int, table: pa.Table, flagged: bool) -> None:
-        self.base = base
-        self.rows: int = table.num_rows
-        self._table = table
-        self._flagged = flagged
+    def __init__(self, file: SegmentFile, group: int, columns: tuple[str, ...]) -> None:
+        self.base, end = file.footprint.rows[group]
+        self.rows = end - self.base
+        self.may_have_histograms = file.footprint.histograms[group]
+        self._file = file
+        self._group = group
+        self._columns = columns
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return self._file.table(self._group, self._columns)
 
     def column(self, name: str) -> pa.Array | None:
-        if name not in self._table.column_names:
+        """None: the segment has none. Only what was asked for may be there."""
+        if name not in self._columns:
+            if name in self._file.columns:
+                raise LookupError(f"column {name} was not asked for")
             return None
         chunks = self._table.column(name)
         return chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
 
     @cached_property
-    def times(self) -> Ints:
+    def _times(self) -> Ints:
         """ns."""
         column = self.column("timestamp")
         found: Ints = _NO_INTS if column is None else _values(column, np.int64)
@@ -134,13 +161,14 @@ class RowGroup:
 
     @cached_property
     def times_ms(self) -> Ints:
-        found: Ints = self.times // NS_PER_MS
+        kept = self._file.kept.get(self._key(_NUMBER))
+        found: Ints = self._times // NS_PER_MS if kept is None else kept.times
         return found
 
     @cached_property
     def unrecorded(self) -> Bools | None:
         """Which points say that there is no value; None: none."""
-        column = self.column("flags") if self._flagged else None
+        column = self.column("flags") if self._file.footprint.flagged[self._group] else None
         return None if column is None else (_values(column, np.uint32) & _NO_RECORDED_VALUE).astype(bool)
 
     @cached_property
@@ -159,63 +187,56 @@ class RowGroup:
 
     def points(self, *, zero: bool, starts: bool) -> Points:
         """The numbers. `zero`: a point without one is 0, as Prometheus takes it."""
-        if self.unrecorded is not None:
-            return self._given(self._marked(self._numbers(), self.unrecorded), self.present(zero=zero), starts)
-        doubles, ints = self.column("value"), self.column("int_value")
-        return points_of_arrays(
-            self.base,
-            self.times,
-            (_NO_DOUBLES, _NOTHING) if doubles is None else (_values(doubles, np.float64), _validity(doubles)),
-            (_NO_INTS, _NOTHING) if ints is None else (_values(ints, np.int64), _validity(ints)),
-            self.starts_ms if starts else _NO_INTS,
-            zero=zero,
-        )
+        numbers = self.numbers()
+        return self._points(numbers._replace(valid=_ALL) if zero else numbers, starts)
 
     def points_of(self, name: str, *, starts: bool) -> Points:
         """The numbers of another column."""
-        column = self.column(name)
-        if column is None:
-            return self._given(np.zeros(self.rows), np.zeros(self.rows, bool), starts)
-        values = _values(column.fill_null(0), column.type.to_pandas_dtype()).astype(np.float64)
-        return self._given(self._marked(values, self.unrecorded), self.valid(name), starts)
+        return self._points(self.numbers(name), starts)
 
-    def present(self, *, zero: bool) -> Bools:
-        """Which points are samples that are numbers."""
-        if zero:
-            return np.ones(self.rows, bool)
-        there = self.valid("value") | self.valid("int_value")
-        return there if self.unrecorded is None else there | self.unrecorded
-
-    def numbers(self) -> Floats:
-        """0 where there is none; with stale markers."""
-        return self._marked(self._numbers(), self.unrecorded)
-
-    def _numbers(self) -> Floats:
-        found = np.zeros(self.rows)
-        for name in ("int_value", "value"):
-            column = self.column(name)
-            if column is not None:
-                kind = np.int64 if name == "int_value" else np.float64
-                found = np.where(self.valid(name), _values(column, kind), found)
+    def numbers(self, name: str = _NUMBER) -> Numbers:
+        """Of `value` or `int_value`, or of another column; with stale markers. Kept for the next query."""
+        key = self._key(name)
+        found = self._file.kept.get(key)
+        if found is None:
+            found = Numbers(*map(read_only, self._numbers() if name == _NUMBER else self._numbers_of(name)))
+            self._file.kept.put(key, found, found.bytes)
         return found
 
-    def _marked(self, values: Floats, unrecorded: Bools | None) -> Floats:
-        return values if unrecorded is None else np.where(unrecorded, STALE, values)
+    def moments(self) -> Points:
+        """The times alone."""
+        return Points(self.base, *map(read_only, (self.times_ms, _NO_DOUBLES, _ALL, _NO_INTS)))
 
-    def _given(self, values: Floats, present: Bools, starts: bool) -> Points:
-        valid = _NOTHING if present.all() else np.packbits(present, bitorder="little")
-        ms = self.starts_ms if starts else _NO_INTS
-        return points_of_arrays(self.base, self.times, (values, valid), (_NO_INTS, _NOTHING), ms, zero=False)
+    def _key(self, name: str) -> tuple[object, ...]:
+        segment = self._file.segment
+        return segment.organization, segment.id, self._group, name
 
+    def _points(self, numbers: Numbers, starts: bool) -> Points:
+        return Points(self.base, *map(read_only, (*numbers, self.starts_ms if starts else _NO_INTS)))
 
-def points_of_arrays(
-    base: int, times: Ints, doubles: tuple[Any, Any], ints: tuple[Any, Any], starts: Ints, *, zero: bool
-) -> Points:
-    """All arrays read-only, as Arrow's are: so kernels are compiled once."""
-    given = times.view(), doubles[0].view(), doubles[1].view(), ints[0].view(), ints[1].view(), starts.view()
-    for array in given:
-        array.flags.writeable = False
-    return Points(base, *given, zero)
+    def _numbers(self) -> Numbers:
+        doubles, ints = self.column("value"), self.column("int_value")
+        found = Numbers(np.empty(self.rows, np.int64), np.empty(self.rows), np.empty(self.rows, np.bool_))
+        count = join_numbers(
+            self._times,
+            *((_NO_DOUBLES, _NOTHING) if doubles is None else (_values(doubles, np.float64), _validity(doubles))),
+            *((_NO_INTS, _NOTHING) if ints is None else (_values(ints, np.int64), _validity(ints))),
+            found,
+        )
+        if self.unrecorded is not None:
+            return found._replace(
+                values=np.where(self.unrecorded, STALE, found.values), valid=found.valid | self.unrecorded
+            )
+        return found._replace(valid=_ALL) if count == self.rows else found
+
+    def _numbers_of(self, name: str) -> Numbers:
+        column = self.column(name)
+        if column is None:
+            return Numbers(self.times_ms, np.zeros(self.rows), np.zeros(self.rows, np.bool_))
+        values = _values(column.fill_null(0), column.type.to_pandas_dtype()).astype(np.float64)
+        if self.unrecorded is not None:
+            values = np.where(self.unrecorded, STALE, values)
+        return Numbers(self.times_ms, values, self.valid(name) if column.null_count else _ALL)
 
 
 def _values(column: pa.Array, kind: Any) -> Any:

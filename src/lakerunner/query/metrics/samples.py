@@ -92,6 +92,7 @@ class _Plain:
         self._slots = Slots(entries.first, entries.rows, np.zeros(count, np.int64), _NONE, np.zeros(count, bool))
         self._out = Out(_NONE, np.zeros(0), _NONE)
         self._histograms: Objects | None = None
+        self._any_histogram = False
         self._read: dict[int, list[tuple[RowGroup, Ints]]] = {}
 
     def samples(self) -> Samples:
@@ -140,8 +141,7 @@ class _Plain:
         with explained(self._reading.files[number].segment):
             self._read[number] = list(self._groups(number, entries))
             for group, own in self._read[number]:
-                points = group.points(zero=False, starts=False)
-                count_points(own, self._slots, points, self._reading.between, planned)
+                count_points(own, self._slots, group.moments(), self._reading.between, planned)
 
     def _place(self, work: tuple[int, Ints]) -> None:
         number, entries = work
@@ -196,17 +196,19 @@ class _Plain:
 
     def _place_sent(self, group: RowGroup, entries: Ints) -> Ints:
         """Those that have histograms; the others are returned."""
+        if not group.may_have_histograms:
+            return entries
         is_histogram = group.valid("count") | group.valid("float_count")
         if not is_histogram.any():
             return entries
-        numbers, present = group.numbers(), group.present(zero=False)
+        _, numbers, present = group.numbers()
         plain = []
         for entry in entries.tolist():
             rows = self._rows(group, entry)
             if not is_histogram[rows].any():
                 plain.append(entry)
                 continue
-            rows = rows[is_histogram[rows] | present[rows]]
+            rows = rows[is_histogram[rows] | present[rows]] if len(present) else rows
             histograms: list[Any] = [None] * len(rows)
             places = np.flatnonzero(is_histogram[rows])
             values = numbers[rows]
@@ -239,10 +241,13 @@ class _Plain:
         if self._part.entries.delta[entry]:
             self._out.starts[span] = group.starts_ms[rows]
         if self._histograms is not None:
+            self._any_histogram = True
             self._histograms[span] = np.array([*histograms, None], object)[:-1]
         self._slots.cursor[entry] = at + len(rows)
 
     def _settled(self) -> Samples:
+        if not self._any_histogram:
+            self._histograms = None
         index = np.arange(len(self._out.times)) if self._histograms is not None else _NONE
         offsets, unsorted = settle(self._part.offsets, self._slots, self._out, index)
         return finished(self._part.labels, offsets, unsorted, self._out, index, self._histograms)

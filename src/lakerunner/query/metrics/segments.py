@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from threading import Lock
 from uuid import UUID
@@ -32,7 +32,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.held import Held
 from lakerunner.query.kept import Kept
-from lakerunner.query.metrics.kernels import NS_PER_MS
+from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Block, Layout, lay_out
 from lakerunner.query.metrics.matching import Matchers, Test
 from lakerunner.query.metrics.reading import Footprint, SegmentFile, explained
@@ -42,6 +42,7 @@ from lakerunner.query.metrics.series import Known, SeriesTable
 from lakerunner.query.metrics.spread import COLUMNS
 
 BLOCK_SAMPLES = 16_000_000
+KEEP_BYTES = 512 << 20  # of numbers that were read, 16 bytes each
 MOST_SERIES = 2_000_000  # that are known of all organizations, about 1 GB
 _TABLES, _LAYOUTS, _FOOTERS = 256 << 20, 128 << 20, 64 << 20  # bytes kept
 _METRICS_ASKED_FOR = 64  # by name; of more it says little
@@ -61,7 +62,7 @@ class Prepared:
 class MetricSegments:
     """One for each worker process. Safe to use from many threads."""
 
-    def __init__(self, cache: SegmentCache, *, threads: int = 0) -> None:
+    def __init__(self, cache: SegmentCache, *, threads: int = 0, keep_bytes: int = KEEP_BYTES) -> None:
         self._cache = cache
         self._pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="metric-segments")
         self._lock = Lock()
@@ -69,6 +70,7 @@ class MetricSegments:
         self._tables: Kept[SeriesTable] = Kept(_TABLES)
         self._layouts: Kept[Layout] = Kept(_LAYOUTS)
         self._footers: Kept[Footprint] = Kept(_FOOTERS)
+        self._numbers: Kept[Numbers] = Kept(keep_bytes)
 
     def samples(
         self, segments: Sequence[Segment], selection: Selection, *, block_samples: int = BLOCK_SAMPLES
@@ -129,7 +131,9 @@ class MetricSegments:
         scan = _scan(block, segments, between, more)
         with self._hold(scan, [segments[n] for n in numbers]) as held:
             files = {
-                n: SegmentFile(segments[n], held.files[segments[n].id], self._footprint(segments[n], held))
+                n: SegmentFile(
+                    segments[n], held.files[segments[n].id], self._footprint(segments[n], held), self._numbers
+                )
                 for n in numbers
                 if segments[n].id in held.files
             }
@@ -212,8 +216,11 @@ class Blocks:
 
 
 def in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """As they were ingested."""
-    return tuple(sorted(segments, key=lambda one: (one.ingested, one.time.start_ns, one.id)))
+    """As they were ingested, or where none overlaps another, as their times are: then nothing need be sorted."""
+    by_time = sorted(segments, key=lambda one: (one.time.start_ns, one.id))
+    if all(one.time.end_ns <= after.time.start_ns for one, after in pairwise(by_time)):
+        return tuple(by_time)
+    return tuple(sorted(by_time, key=lambda one: one.ingested))
 
 
 def _scan(block: Block, segments: Sequence[Segment], between: tuple[int, int], more: tuple[str, ...]) -> Scan:

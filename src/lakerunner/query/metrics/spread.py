@@ -123,7 +123,7 @@ def _buckets(group: RowGroup, chosen: _Chosen, texts: Texts) -> Flat:
     below = (total[counts_at[every] + inner + 1] - total[counts_at[every]]).astype(np.float64)
     codes = texts.codes(bounds[bounds_at[every] + inner])
     infinite = np.full(len(chosen.rows), texts.code("+Inf"))
-    count = group.points_of("count", starts=False).doubles[chosen.rows]
+    count = group.numbers("count").values[chosen.rows]
     both = chosen.take(np.concatenate([every, np.arange(len(chosen.rows))]))
     return both.flat(group, np.concatenate([codes, infinite]), np.concatenate([below, count]))
 
@@ -154,13 +154,14 @@ def _info(group: RowGroup, chosen: _Chosen, texts: Texts) -> Flat:
 
 def _numbers(group: RowGroup, chosen: _Chosen, *, zero: bool) -> Flat:
     """Series that are there by themselves, among those of a spread group."""
-    some = chosen.take(group.present(zero=zero)[chosen.rows])
-    return some.flat(group, some.text, group.numbers()[some.rows])
+    _, values, valid = group.numbers()
+    some = chosen if zero or not len(valid) else chosen.take(valid[chosen.rows])
+    return some.flat(group, some.text, values[some.rows])
 
 
 def _column(group: RowGroup, chosen: _Chosen, name: str) -> Flat:
     some = chosen.take(group.valid(name)[chosen.rows])
-    return some.flat(group, some.text, group.points_of(name, starts=False).doubles[some.rows])
+    return some.flat(group, some.text, group.numbers(name).values[some.rows])
 
 
 _SPREADS: dict[Kind, Callable[[RowGroup, _Chosen, Texts], Flat]] = {
