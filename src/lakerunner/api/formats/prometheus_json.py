@@ -16,7 +16,7 @@ from lakerunner.api.formats.series_rows import Rows, Texts, rows_of_samples, row
 from lakerunner.model.labels import NO_LABELS, Labels
 from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.histogram_text import json_buckets, json_number
+from lakerunner.plan.vectors.histogram_text import json_buckets, json_number, scalar_text
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
 from lakerunner.query.metrics.answer import Group
 
@@ -166,7 +166,7 @@ def result_json(groups: Sequence[Group], instant: bool, limit: int) -> tuple[str
         case Samples():
             return "matrix", _array(samples_json(value, limit)), len(value.labels) > limit
         case Scalar(values):
-            return "scalar", iter([_pair(steps, orjson.dumps(json_number(float(values[0]))))]), False
+            return "scalar", iter([_pair(steps, orjson.dumps(scalar_text(float(values[0]))))]), False
         case String(text):
             return "string", iter([_pair(steps, orjson.dumps(text))]), False
     raise TypeError(f"no answer is a {type(value).__name__}")

@@ -99,6 +99,11 @@ def json_number(value: float) -> str:
     return _without_exponent(value) if 1e-6 <= abs(value) < 1e21 else _with_exponent(value)
 
 
+def scalar_text(value: float) -> str:
+    """Without exponent, however long that is: so Prometheus writes a number that is the whole answer."""
+    return _without_exponent(value) if math.isfinite(value) else _special(value)
+
+
 def number_text(value: float) -> str:
     """The shortest that is this number; without exponent from a ten thousandth to a million."""
     text = repr(float(value))
