@@ -11,7 +11,7 @@ import numpy as np
 from lakerunner.plan.aggregations.kernels import counts
 from lakerunner.plan.aggregations.split import Split
 from lakerunner.plan.vectors.arrays import Bools, Floats, filled
-from lakerunner.plan.vectors.expression import Aggregate
+from lakerunner.plan.vectors.expression import Aggregate, bare
 from lakerunner.plan.vectors.grouping import Groups, grouped
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Scalar, String, Vector
@@ -45,7 +45,7 @@ def floats_alone(node: Aggregate, vector: Vector, notes: Notes) -> Bools:
     histograms = histograms_in(vector)
     if histograms is None:
         return vector.present
-    notes.inform(f"ignored histogram in {node.op} aggregation", node.inner.span)
+    notes.inform(f"ignored histogram in {node.op} aggregation", bare(node.inner).span)
     return vector.present & ~histograms
 
 

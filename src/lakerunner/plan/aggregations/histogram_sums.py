@@ -14,7 +14,7 @@ import numpy as np
 
 from lakerunner.model.labels import NAME, value_of
 from lakerunner.plan.vectors.arrays import Bools, Objects
-from lakerunner.plan.vectors.expression import Aggregate
+from lakerunner.plan.vectors.expression import Aggregate, bare
 from lakerunner.plan.vectors.grouping import Groups
 from lakerunner.plan.vectors.histogram import Histogram, ResetHint
 from lakerunner.plan.vectors.histogram_arithmetic import (
@@ -105,7 +105,7 @@ def _add(
 
 def finished(node: Aggregate, found: HistogramTotals, notes: Notes) -> Objects:
     """The histograms that come out, and notes of what did not go well."""
-    span = node.inner.span
+    span = bare(node.inner).span
     for name in sorted(found.mismatched):
         notes.warn(
             f'vector contains a mix of histograms with exponential and custom buckets schemas for metric name "{name}"',

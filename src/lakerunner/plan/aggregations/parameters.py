@@ -9,7 +9,7 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.plan.aggregations.aggregation import Parameter
 from lakerunner.plan.vectors.arrays import Floats, Ints
-from lakerunner.plan.vectors.expression import NOWHERE, Aggregate, Span
+from lakerunner.plan.vectors.expression import NOWHERE, Aggregate, Span, bare
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Scalar
 
@@ -62,7 +62,7 @@ def _numbers(parameter: Parameter) -> Floats:
 
 
 def _place(node: Aggregate) -> Span:
-    return NOWHERE if node.parameter is None else node.parameter.span
+    return NOWHERE if node.parameter is None else bare(node.parameter).span
 
 
 def plain_text(value: float) -> str:

@@ -16,13 +16,14 @@ import numpy as np
 
 from lakerunner.model.labels import NAME, value_of
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
-from lakerunner.plan.vectors.expression import Range, Span, bare
+from lakerunner.plan.vectors.expression import Range, Span, Subquery, bare
 from lakerunner.plan.vectors.function import Called
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Samples, Vector, Windows
 
 _NONE = np.array(None, object)
+_BEGINNING = Span(0, 1)
 NO_STARTS: Ints = np.zeros(0, np.int64)
 
 
@@ -106,10 +107,13 @@ class RangeVector:
 
 
 def range_vector(called: Called) -> RangeVector:
-    """The argument that is one. Notes are about the place of the first argument, whichever that is."""
+    """The argument that is one. Notes are about the place of the first argument, whichever that is; of a subquery
+    Prometheus knows no place but the beginning of the text."""
     windows = next(value for value in called.arguments if isinstance(value, Windows))
     floats, histograms = _apart(windows)
-    return RangeVector(windows, floats, histograms, bare(called.call.arguments[0]).span, called.notes)
+    first = bare(called.call.arguments[0])
+    span = _BEGINNING if isinstance(first, Subquery) else first.span
+    return RangeVector(windows, floats, histograms, span, called.notes)
 
 
 def table_of(windows: Windows) -> Table:
