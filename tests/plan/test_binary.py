@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.binary import binary, negated
-from lakerunner.plan.vectors.expression import Binary, Matching, Number, Span
+from lakerunner.plan.vectors.expression import Binary, Matching, Selector, Span
 from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Scalar, Steps, Vector
 from suites.vectors import Rows, floats, named, rows, vector
 
-ANY = Number(0.0)
+ANY = Selector(())
 ONE_TO_ONE = Matching()
 
 

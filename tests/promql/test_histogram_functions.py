@@ -12,7 +12,7 @@ import pytest
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of
-from lakerunner.plan.vectors.expression import Call, Number, Span
+from lakerunner.plan.vectors.expression import Call, Selector, Span
 from lakerunner.plan.vectors.function import Called, Evaluation
 from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Buckets, Histogram
 from lakerunner.plan.vectors.notes import Notes
@@ -56,7 +56,7 @@ def call(
         else Scalar(np.array(a if isinstance(a, list) else [a] * steps, float))
         for a in arguments
     ]  # fmt: skip
-    written = tuple(Number(0.0, span=Span(n + 1, n + 2)) for n in range(len(arguments)))
+    written = tuple(Selector((), span=Span(n + 1, n + 2)) for n in range(len(arguments)))
     notes = Notes()
     evaluation = cast("Evaluation", SimpleNamespace(notes=notes))
     found = TABLE[name].evaluate(
@@ -214,7 +214,7 @@ def test_what_a_native_histogram_tells_of_itself() -> None:
 
 
 def test_a_label_of_quantiles_must_not_make_two_series_one() -> None:
-    rows = {labels_of({"a": a, "le": "+Inf"}): [1.0] for a in "xy"}
+    rows = {labels_of({"a": a, "le": "+Inf"}): [1.0, 1.0] for a in "xy"}
     assert len(call("histogram_quantiles", vector(rows), "q", 0.5)[0]) == 2
     with pytest.raises(UserError, match="vector cannot contain metrics with the same labelset"):
         call("histogram_quantiles", vector(rows), "a", 0.5)

@@ -41,11 +41,12 @@ from lakerunner.plan.vectors.united import joined, united
 from lakerunner.plan.vectors.values import Scalar, Steps, Vector
 
 
-def binary(node: Binary, left: Vector | Scalar, right: Vector | Scalar, _steps: Steps, notes: Notes) -> Vector | Scalar:
+def binary(node: Binary, left: Vector | Scalar, right: Vector | Scalar, steps: Steps, notes: Notes) -> Vector | Scalar:
     said: Said = {}
     result = _result(node, left, right, said)
     put_down(node, said, notes)
-    return result
+    both = isinstance(left, Vector) and isinstance(right, Vector)
+    return united(result, node, steps) if both and isinstance(result, Vector) else result
 
 
 def _result(node: Binary, left: Vector | Scalar, right: Vector | Scalar, said: Said) -> Vector | Scalar:
@@ -88,7 +89,7 @@ def _of_vectors(node: Binary, left: Vector, right: Vector, said: Said) -> Vector
     matching = node.matching or Matching()
     many, one = (right, left) if matching.card == "one-to-many" else (left, right)
     both = sides(many, one, matching)
-    check_one_side(both, matching)
+    check_one_side(both, matching, lambda step: _of_vectors(node, _before(left, step), _before(right, step), {}))
     pairs = meeting(both)
     if matching.fill_right is not None:
         pairs = _in_order(pairs, _many_alone(both))
@@ -102,7 +103,13 @@ def _of_vectors(node: Binary, left: Vector, right: Vector, said: Said) -> Vector
         found = _outcome(node, both, rest, said)
         labels = result_labels(both, matching, rest, other_metric=node.op in ARITHMETIC)
         result = joined(result, _vector(node, rest, found, labels))
-    return united(result)
+    return result
+
+
+def _before(vector: Vector, step: int) -> Vector:
+    """The steps before this one."""
+    histograms = None if vector.histograms is None else vector.histograms[:, :step]
+    return replace(vector, values=vector.values[:, :step], present=vector.present[:, :step], histograms=histograms)
 
 
 def _outcome(node: Binary, both: Sides, pairs: Pairs, said: Said) -> Outcome:

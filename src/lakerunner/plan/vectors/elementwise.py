@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lakerunner.model.errors import UserError
 from lakerunner.plan.vectors.arithmetic import atan2, modulo, power
 from lakerunner.plan.vectors.arrays import Bools, Floats, Objects, filled
 from lakerunner.plan.vectors.expression import Binary
@@ -81,6 +82,8 @@ def put_down(node: Binary, said: Said, notes: Notes) -> None:
 
 
 def scalar_operation(op: str, left: Floats, right: Floats) -> Floats:
+    if op in TRIMS:
+        raise UserError(f'operator "{op}" not allowed for Scalar operations')
     with np.errstate(all="ignore"):
         return ARITHMETIC[op](left, right) if op in ARITHMETIC else COMPARISONS[op](left, right).astype(np.float64)
 

@@ -163,7 +163,8 @@ class Evaluator:
         vector = self.evaluate(expression.inner, steps)
         if not isinstance(vector, Vector):
             raise TypeError(f"{expression.op} of {type(vector).__name__}")
-        return aggregate(expression, vector, parameter, self.notes)
+        # Groups stand in the order of their first sample, not of series that an operation left without one.
+        return aggregate(expression, vector.occupied(), parameter, self.notes)
 
     def _call(self, call: Call, steps: Steps) -> Value:
         function = self._functions[call.function]

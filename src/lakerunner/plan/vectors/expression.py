@@ -169,10 +169,11 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Given:
     """What was worked out before, elsewhere: the value of this number. No language has it; plan/vectors/split.py puts
-    it where a part of the expression was cut out."""
+    it where a part of the expression was cut out. `steady`: that part is the same at every step of a range."""
 
     number: int
     kind: Kind = Kind.VECTOR
+    steady: bool = False
     span: Span = field(default=NOWHERE)
 
 

@@ -7,7 +7,7 @@ of the many side's rows; at any step a match group has at most one series of the
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -71,8 +71,9 @@ def sides(many: Vector, one: Vector, matching: Matching) -> Sides:
     return Sides(many, one, many_groups.of, of_one, list(numbers))
 
 
-def check_one_side(both: Sides, matching: Matching) -> None:
-    """That no group has two series of the one side at a step (at which the operator has anything to do)."""
+def check_one_side(both: Sides, matching: Matching, earlier: Callable[[int], object]) -> None:
+    """That no group has two series of the one side at a step (at which the operator has anything to do). `earlier` is
+    called with the first bad step, to refuse what is wrong at the steps before it: that is what is told."""
     several = np.bincount(both.one_groups, minlength=len(both)) > 1
     rows = np.flatnonzero(several[both.one_groups]) if len(both) else np.zeros(0, np.int64)
     if not len(rows):
@@ -82,6 +83,7 @@ def check_one_side(both: Sides, matching: Matching) -> None:
     twice = counts(both.one.present[rows], both.one_groups[rows], len(both)) > 1
     bad = twice.any(axis=0) & (any_many | filled)
     if bad.any():
+        earlier(int(np.argmax(bad)))
         _refuse_duplicates(both, matching, rows[both.one.present[rows, np.argmax(bad)]])
 
 
@@ -173,8 +175,9 @@ def taken(array: npt.NDArray[T], rows: Ints) -> npt.NDArray[T]:
 
 def _text(labels: Labels) -> str:
     """The name is a label like any other."""
-    inside = [
-        f"{name if is_plain_label(name) else json.dumps(name)}={json.dumps(value, ensure_ascii=False)}"
-        for name, value in labels
-    ]
+
+    def quoted(text: str) -> str:
+        return json.dumps(text, ensure_ascii=False)
+
+    inside = [f"{name if is_plain_label(name) else quoted(name)}={quoted(value)}" for name, value in labels]
     return "{" + ", ".join(inside) + "}"

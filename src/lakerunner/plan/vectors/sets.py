@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lakerunner.plan.vectors.expression import Binary, Matching
 from lakerunner.plan.vectors.matching import Sides, sides
-from lakerunner.plan.vectors.united import joined, united
+from lakerunner.plan.vectors.united import joined
 from lakerunner.plan.vectors.values import Vector
 
 SET_OPERATORS = ("and", "or", "unless")
@@ -25,4 +25,4 @@ def _either(both: Sides) -> Vector:
     left, right = both.many, both.one
     alone = ~both.any_of(left.present, both.many_groups)[both.one_groups]
     right = replace(right, present=right.present & alone).occupied()
-    return united(joined(left, right))
+    return joined(left, right)

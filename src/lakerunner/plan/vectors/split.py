@@ -31,6 +31,7 @@ from lakerunner.plan.vectors.expression import (
     parts,
 )
 from lakerunner.plan.vectors.function import Function
+from lakerunner.plan.vectors.steady import is_steady
 from lakerunner.plan.vectors.values import Steps
 
 T = TypeVar("T")
@@ -102,7 +103,7 @@ class _Splitter:
 
     def _cut(self, expression: Expression, steps: Steps) -> Given:
         number = self.fragments.setdefault(Fragment(expression, steps), len(self.fragments))
-        return Given(number, span=expression.span)
+        return Given(number, steady=is_steady(expression), span=bare(expression).span)
 
     def _is_local(self, expression: Expression | None) -> bool:
         """Whether what comes of a series depends on that series alone, and there is one selector."""

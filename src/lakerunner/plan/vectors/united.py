@@ -8,7 +8,9 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.arrays import Objects
-from lakerunner.plan.vectors.values import Vector
+from lakerunner.plan.vectors.expression import Expression
+from lakerunner.plan.vectors.steady import is_steady
+from lakerunner.plan.vectors.values import Steps, Vector
 
 
 def joined(first: Vector, other: Vector) -> Vector:
@@ -31,10 +33,10 @@ def _histograms(vector: Vector) -> Objects:
     return vector.histograms
 
 
-def united(vector: Vector) -> Vector:
-    """As `merged`, but an instant stays as it is: whether its series are distinct is asked at the end of the
-    evaluation."""
-    return vector if vector.present.shape[1] == 1 else merged(vector)
+def united(vector: Vector, of: Expression, steps: Steps) -> Vector:
+    """As `merged`, but an instant, and what is the same at every step, stays as it is: whether its series are distinct
+    is asked at the end of the evaluation."""
+    return vector if steps.start == steps.end or is_steady(of) else merged(vector)
 
 
 def merged(vector: Vector) -> Vector:

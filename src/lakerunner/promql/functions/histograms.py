@@ -15,7 +15,6 @@ from typing import cast
 
 import numpy as np
 
-from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.plan.vectors.arrays import Bools, Floats
 from lakerunner.plan.vectors.classic_histogram import (
@@ -26,12 +25,13 @@ from lakerunner.plan.vectors.classic_histogram import (
     fractions,
     quantiles,
 )
-from lakerunner.plan.vectors.expression import Kind, Span
+from lakerunner.plan.vectors.expression import Kind, Span, bare
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.histogram_quantile import NanFact, fraction, quantile, quotient, variance
 from lakerunner.plan.vectors.histogram_text import number_text
 from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.united import united
 from lakerunner.plan.vectors.values import Scalar, Steps, String, Vector
 
 _NAN_NOTES = {
@@ -119,22 +119,12 @@ def _histograms(vector: Vector, told: _Told) -> _Both:
     return _Both(vector, classic, has_classic, native)
 
 
-def _answer(rows: list[tuple[Labels, Floats, Bools]], steps: int) -> Vector:
+def _answer(called: Called, rows: list[tuple[Labels, Floats, Bools]]) -> Vector:
     """Rows of the same labels are one series. No step may have two of them, which a label of histogram_quantiles that
     took the place of another could bring about."""
-    values: dict[Labels, Floats] = {}
-    present: dict[Labels, Bools] = {}
-    for labels, numbers, there in rows:
-        if labels in values:
-            if (there & present[labels]).any():
-                raise UserError("vector cannot contain metrics with the same labelset")
-            numbers, there = np.where(there, numbers, values[labels]), there | present[labels]
-        values[labels], present[labels] = numbers, there
-    return Vector(
-        list(values),
-        np.array(list(values.values()), np.float64).reshape(-1, steps),
-        np.array(list(present.values()), bool).reshape(-1, steps),
-    )
+    values = np.array([numbers for _, numbers, _ in rows], np.float64).reshape(-1, len(called.steps))
+    present = np.array([there for _, _, there in rows], bool).reshape(-1, len(called.steps))
+    return united(Vector([labels for labels, _, _ in rows], values, present), called.call, called.steps)
 
 
 def _of_natives(vector: Vector, native: Bools, number: Callable[[Histogram, int, Labels], float]) -> Floats:
@@ -162,12 +152,12 @@ def _check_quantile(called: Called, argument: int) -> Floats:
     q = cast("Scalar", called.arguments[argument]).values
     for value in dict.fromkeys(q[~((q >= 0) & (q <= 1))].tolist()):
         message = f"quantile value should be between 0 and 1, got {number_text(value)}"
-        called.notes.warn(message, called.call.arguments[argument].span)
+        called.notes.warn(message, bare(called.call.arguments[argument]).span)
     return q
 
 
 def _told(called: Called, argument: int) -> _Told:
-    return _Told(called.notes, called.call.arguments[argument].span, called.steps)
+    return _Told(called.notes, bare(called.call.arguments[argument]).span, called.steps)
 
 
 def _quantile_rows(both: _Both, q: Floats, told: _Told) -> list[tuple[Labels, Floats, Bools]]:
@@ -189,7 +179,7 @@ def _quantile_rows(both: _Both, q: Floats, told: _Told) -> list[tuple[Labels, Fl
 def _histogram_quantile(called: Called) -> Vector:
     q, told = _check_quantile(called, 0), _told(called, 1)
     both = _histograms(cast("Vector", called.arguments[1]), told)
-    return _answer(_quantile_rows(both, q, told), len(called.steps))
+    return _answer(called, _quantile_rows(both, q, told))
 
 
 def _histogram_quantiles(called: Called) -> Vector:
@@ -203,7 +193,7 @@ def _histogram_quantiles(called: Called) -> Vector:
         for text in dict.fromkeys(_quantile_text(value) for value in q.tolist()):
             here = np.array([_quantile_text(value) == text for value in q.tolist()])
             rows += [(labels_of({**dict(labels), label: text}), values, at & here) for labels, values, at in found]
-    return _answer(rows, len(called.steps))
+    return _answer(called, rows)
 
 
 def _quantile_text(q: float) -> str:
@@ -227,7 +217,7 @@ def _histogram_fraction(called: Called) -> Vector:
         *zip(both.vector.labels, numbers, both.native, strict=True),
         *zip(both.classic.labels, fractions(both.classic, lower, upper), both.has_classic, strict=True),
     ]
-    return _answer(rows, len(called.steps))
+    return _answer(called, rows)
 
 
 def _deviation(histogram: Histogram) -> float:

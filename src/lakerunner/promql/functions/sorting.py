@@ -11,6 +11,7 @@ import numpy as np
 
 from lakerunner.model.labels import Labels, value_of
 from lakerunner.plan.vectors.function import Called, Function
+from lakerunner.plan.vectors.steady import is_steady
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import STRING, VECTOR, float_samples, string_of, vector_of
 
@@ -48,10 +49,9 @@ def _by_labels(descending: bool) -> Callable[[Called], Vector]:
 
 
 def _is_range(called: Called) -> bool:
-    if len(called.steps) == 1:
-        return False
-    called.notes.warn(_RANGE_WARNING, called.call.span)
-    return True
+    if called.steps.start != called.steps.end and not is_steady(called.call):
+        called.notes.warn(_RANGE_WARNING, called.call.span)
+    return len(called.steps) > 1
 
 
 def compare_labels(one: Labels, other: Labels, names: list[str]) -> int:
