@@ -24,7 +24,7 @@ def _label_replace(called: Called) -> Vector:
     try:
         expression = capturing(pattern)
     except UserError as error:
-        raise UserError(f"invalid regular expression in label_replace(): {pattern}: {error.message}") from error
+        raise UserError(f"invalid regular expression in label_replace(): {pattern}") from error
     _check_label(target, "destination", "label_replace")
 
     def change(labels: Labels) -> str | None:
