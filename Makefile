@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
-.PHONY: help setup run test test-all conformance check fix golden bench lock peers clean
+.PHONY: help setup run test test-all conformance fuzz-promql check fix golden bench lock peers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -31,6 +31,9 @@ test-all: setup ## all tests, the slow ones too, on newly drawn examples
 
 conformance: setup ## scripts of load and eval through the engine; SCRIPTS="FILE-OR-FOLDER ..." for others
 	@CALLER=$(PWD) PYTHONPATH=tests $(BIN)/python -m conformance.run $(SCRIPTS)
+
+fuzz-promql: setup ## random queries beside a real Prometheus (make peers); QUERIES=10000 SEED=1
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.promql.run --queries $(or $(QUERIES),10000) --seed $(or $(SEED),1)
 
 check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
 	$(BIN)/ruff format --check src tests bench

@@ -45,9 +45,9 @@ class EngineSubject:
             if not instant and kind not in (Kind.SCALAR, Kind.VECTOR):
                 raise UserError(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
             value, notes = evaluate(resolve(expression, steps, instant), steps, self._source, FUNCTIONS)
+            return answered(value, steps, notes, query, instant=instant)
         except UserError as error:
             return Answer(error=error.message)
-        return answered(value, steps, notes, query, instant=instant)
 
 
 def answered(value: Value, steps: Steps, notes: Notes, query: str, *, instant: bool) -> Answer:

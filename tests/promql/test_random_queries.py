@@ -21,20 +21,20 @@ from lakerunner.promql.printer import expression_text
 
 def test_what_is_printed_is_read_again() -> None:
     chance = random.Random(1)
-    read = 0
+    refused: list[str] = []
     for _ in range(300):
         query = random_query(chance)
         try:
             expression = parse(query.text)
         except UserError as error:
-            assert error.message.startswith("parse error"), query
+            refused.append(error.message)
             continue
         text = expression_text(expression)
         again = parse(text)
         assert expression_text(again) == text, query
         assert _same_order(document(again)) == _same_order(document(expression)), query
-        read += 1
-    assert read > 250
+    assert len(refused) < 50
+    assert all(message.startswith("parse error") for message in refused)
 
 
 def _same_order(tree: Any) -> Any:

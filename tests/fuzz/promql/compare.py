@@ -2,8 +2,12 @@
 
 Same series, same points, the same text of every number, the same warnings and infos, the same error. Narrowly excused:
 
-- the order of an instant's series, unless the query ends in a sort: Prometheus leaves it open;
+- the order of an instant's series, unless the query is a sort: Prometheus leaves it open, as it does that of equal
+  values in a sort;
+- columns in texts that are not ASCII, which Prometheus counts in bytes and we in characters;
 - annotations past the tenth of a level, of which Prometheus shows any ten;
+- how many samples of classic histograms were raised in a range: Prometheus counts those of each step again at every
+  later one;
 - the last digits of sums over many series in a range query: between two operations Prometheus keeps the series of a
   range in a map, and adds them up in whatever order that gives.
 """
@@ -19,7 +23,10 @@ from typing import Any
 from fuzz.promql.grammar import Query
 
 _RELATIVE = 1e-12
-_ORDERED = re.compile(r"sort(_by_label)?(_desc)?\(")
+_SORTED = re.compile(r"sort(_desc)?\(.*\)$")
+_BY_LABEL = re.compile(r"sort_by_label(_desc)?\(.*\)$")
+_PLACE = re.compile(r" \(\d+:\d+\)|(?<=: )\d+:\d+: ")
+_RAISED = re.compile(r"over -?\d+ samples")
 _OMITTED = re.compile(r"\d+ more (warning|info) annotations omitted")
 
 
@@ -27,6 +34,8 @@ def difference(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> st
     """What differs, in a line; None: nothing."""
     if ours["status"] != theirs["status"]:
         return f"ours: {_status(ours)}, theirs: {_status(theirs)}"
+    if not query.text.isascii():
+        ours, theirs = (json.loads(_PLACE.sub("", json.dumps(one))) for one in (ours, theirs))
     if ours["status"] == "error":
         same = _status(ours) == _status(theirs)
         return None if same else f"ours: {_status(ours)}\n  theirs: {_status(theirs)}"
@@ -47,7 +56,8 @@ def _status(answer: dict[str, Any]) -> str:
 def _of_notes(ours: Sequence[str], theirs: Sequence[str]) -> str | None:
     if any(_OMITTED.fullmatch(note) for note in theirs):
         return None if ours[-1:] == theirs[-1:] else f"ours ends {ours[-1:]}, theirs {theirs[-1:]}"
-    missing, more = set(theirs) - set(ours), set(ours) - set(theirs)
+    mine, other = ({_RAISED.sub("over some samples", note) for note in notes} for notes in (ours, theirs))
+    missing, more = other - mine, mine - other
     return f"missing {sorted(missing)}, too many {sorted(more)}" if missing or more else None
 
 
@@ -61,13 +71,19 @@ def _of_data(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str 
     if sorted(names[0]) != sorted(names[1]):
         more, missing = set(names[0]) - set(names[1]), set(names[1]) - set(names[0])
         return f"series missing {sorted(missing)[:5]}, too many {sorted(more)[:5]}, {len(left)} are {len(right)}"
-    if names[0] != names[1] and (not query.instant or _ORDERED.match(query.text)):
-        return f"the order {names[0][:5]} is {names[1][:5]}"
+    if names[0] != names[1] and (not query.instant or _order(query, left) != _order(query, right)):
+        return f"the order {names[0]} is {names[1]}"
     expected = dict(zip(names[1], right, strict=True))
     for name, series in zip(names[0], left, strict=True):
         if found := _of_series(query, series, expected[name]):
             return f"{name}: {found}"
     return None
+
+
+def _order(query: Query, result: list[dict[str, Any]]) -> list[str]:
+    if _SORTED.match(query.text):
+        return [one["value"][1] for one in result]
+    return [json.dumps(one["metric"], sort_keys=True) for one in result] if _BY_LABEL.match(query.text) else []
 
 
 def _of_series(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:

@@ -2,7 +2,9 @@
 
 What always holds: all samples lie within one block of two hours of Prometheus' storage, in which reset hints are what
 conformance/memory.py makes of them; series are in the order of their labels, which is then the order of their creation
-in Prometheus, so that it adds up in the order in which we do.
+in Prometheus, so that it adds up in the order in which we do. Both sides of a native histogram are filled from its
+first sample on, or never: Prometheus' chunks give buckets to the samples before, and quantiles in the zero bucket go by
+that. There are no start times, which Prometheus' remote write does not take in.
 """
 
 from __future__ import annotations
@@ -35,8 +37,6 @@ def state(seed: int) -> State:
         times = _times(chance)
         values = make(chance)
         found = [Sample(time, value) for time, value in zip(times, values, strict=False) if value is not None]
-        if labels.get(NAME) == "started_total":
-            found = _with_starts(found, chance)
         series[labels_of(labels)] = tuple(found)
     return State(0, dict(sorted(series.items())))
 
@@ -92,17 +92,6 @@ def _times(chance: random.Random) -> list[int]:
         time += interval + (chance.randint(-jitter, jitter) if jitter else 0)
         time += chance.choice((0,) * 30 + (240_000, 420_000))
     return times
-
-
-def _with_starts(samples: list[Sample], chance: random.Random) -> list[Sample]:
-    start, before, found = START - 5000, -math.inf, []
-    for sample in samples:
-        assert isinstance(sample.value, float)
-        if sample.value < before or chance.random() < 0.03:
-            start = sample.time - chance.choice((1, 500, 20_000))
-        before = sample.value
-        found.append(Sample(sample.time, sample.value, start))
-    return found
 
 
 # ---- numbers
@@ -163,7 +152,6 @@ def _exponential(chance: random.Random) -> Values:
     """A counter with resets; now and then its schema or zero bucket changes."""
     schema, threshold = chance.choice((-2, -1, 0, 0, 1, 3)), chance.choice((0.0, 0.001, 0.5))
     whole, signed = chance.random() < 0.6, chance.random() < 0.4
-    values = np.zeros(0)
     counts: dict[int, float] = {}
     below: dict[int, float] = {}
     zero, total = 0.0, 0.0
@@ -173,9 +161,11 @@ def _exponential(chance: random.Random) -> Values:
         if chance.random() < 0.02:
             counts, below, zero = {}, {}, 0.0
             schema, threshold = chance.choice((-1, 0, 1, 2)), chance.choice((0.0, 0.001, 2.0))
-        for _ in range(chance.randrange(5)):
+        fresh = [1, -1][: 1 + signed] if not counts else []
+        for sign in [*fresh, *([0] * chance.randrange(5))]:
             weight = float(chance.randrange(1, 4)) if whole else chance.random() * 2
-            value = chance.lognormvariate(0, 2) * (-1 if signed and chance.random() < 0.4 else 1)
+            value = chance.lognormvariate(0, 2) * (sign or (-1 if signed and chance.random() < 0.4 else 1))
+            value += 10 * sign  # out of the zero bucket
             total += value * weight
             if abs(value) <= threshold:
                 zero += weight
@@ -183,9 +173,8 @@ def _exponential(chance: random.Random) -> Values:
                 side = counts if value > 0 else below
                 index = math.ceil(math.log2(abs(value)) * 2.0**schema)
                 side[index] = side.get(index, 0.0) + weight
-        del values
-        values = np.array([*counts.values(), *below.values(), zero])
-        yield Histogram(schema, float(math.fsum(values)), total, threshold, zero, _buckets(counts), _buckets(below))
+        count = math.fsum([*counts.values(), *below.values(), zero])
+        yield Histogram(schema, count, total, threshold, zero, _buckets(counts), _buckets(below))
 
 
 def _custom(chance: random.Random) -> Values:
@@ -206,8 +195,8 @@ def _custom(chance: random.Random) -> Values:
 
 def _gauge_histogram(chance: random.Random) -> Values:
     while True:
-        counts = {index: chance.random() * 5 for index in range(-2, 4) if chance.random() < 0.7}
-        below = {index: float(chance.randrange(5)) for index in range(2) if chance.random() < 0.3}
+        counts = {index: chance.random() * 5 for index in range(-2, 4) if index == 0 or chance.random() < 0.7}
+        below = {index: float(chance.randrange(1, 5)) for index in range(2) if index == 0 or chance.random() < 0.3}
         zero = float(chance.randrange(3))
         count = math.fsum([*counts.values(), *below.values(), zero])
         both = _buckets(counts), _buckets(below)

@@ -133,6 +133,8 @@ class Grammar:
             sources = "".join(f', "{self._one(words.LABELS)}"' for _ in range(self._chance.randint(0, 3)))
             return f'label_join({inner}, "{self._one(words.NEW_LABELS)}", "{self._one(("-", "", "é"))}"{sources})'
         pattern, replacement = self._chance.choice(words.REPLACED)
+        if pattern == "(":  # which is told before what else is wrong
+            inner = self.selector()
         names = f'"{self._one(words.NEW_LABELS)}", "{replacement}", "{self._one(words.LABELS)}"'
         return f'label_replace({inner}, {names}, "{pattern}")'
 
@@ -187,29 +189,23 @@ class Grammar:
         if self._happens(0.3):
             return self.selector(words.HISTOGRAMS)
         if self._happens(0.4):
-            return f"{self._one(('rate', 'increase', 'delta', 'sum_over_time', 'avg_over_time', 'last_over_time'))}({self.matrix(0, words.HISTOGRAMS)})"
+            return f"{self._one(words.KEEPING_HISTOGRAMS)}({self.matrix(0, words.HISTOGRAMS)})"
         if self._happens(0.4):
             return f"{self._one(('sum', 'avg'))}{self._grouping()}({self.vector(depth - 2, words.HISTOGRAMS)})"
         return self.vector(depth - 1, words.HISTOGRAMS)
 
     def _of_histogram(self, depth: int) -> str:
         vector = self._histograms(depth)
-        if self._happens(0.3):
-            vector = self._one(
-                (
-                    "latency_bucket",
-                    f"rate(latency_bucket[{self._one(words.RANGES)}])",
-                    "sum by (le) (latency_bucket)",
-                    "sum by (job, le) (increase(latency_bucket[10m]))",
-                    '{__name__=~"latency_bucket|size"}',
-                    self.vector(depth - 1, ("latency_bucket",)),
-                )
-            )
+        classic = self._happens(0.3)
+        if classic:
+            vector = self._one((*words.CLASSIC, f"rate(latency_bucket[{self._one(words.RANGES)}])"))
         match self._chance.randrange(6):
             case 0 | 1:
                 return f"histogram_quantile({self._share(depth)}, {vector})"
             case 2:
-                shares = ", ".join(self._share(depth) for _ in range(self._chance.randint(1, 4)))
+                # Of a classic histogram only one: bounds that are there twice Prometheus adds up for each anew.
+                most = 1 if classic else 4
+                shares = ", ".join(self._share(depth) for _ in range(self._chance.randint(1, most)))
                 return f'histogram_quantiles({vector}, "{self._one(("q", "job", "le"))}", {shares})'
             case 3:
                 return f"histogram_fraction({self.number()}, {self.number()}, {vector})"

@@ -36,7 +36,7 @@ def answer(query: Query, source: Source, evaluated: Evaluated = _whole) -> dict[
         value, notes = _asked(query, source, evaluated)
     except Refused as refused:
         return {"status": "error", "errorType": refused.type, "error": refused.message}
-    kind, chunks, _ = result_json([Group(query.steps, _shown(value, query))], query.instant, _ALL)
+    kind, chunks, _ = result_json([Group(query.steps, value)], query.instant, _ALL)
     return {
         "status": "success",
         "data": {"resultType": kind, "result": json.loads(b"".join(chunks))},
@@ -45,7 +45,7 @@ def answer(query: Query, source: Source, evaluated: Evaluated = _whole) -> dict[
     }
 
 
-def _asked(query: Query, source: Source, evaluated: Evaluated) -> tuple[Value, Notes]:
+def _asked(query: Query, source: Source, evaluated: Evaluated) -> tuple[Vector | Scalar | String | Samples, Notes]:
     try:
         parsed = parse(query.text)
         MetricsQuestion(query.text, query.steps, query.instant, 0).check(kind_of(parsed, FUNCTIONS))
@@ -53,12 +53,9 @@ def _asked(query: Query, source: Source, evaluated: Evaluated) -> tuple[Value, N
     except UserError as error:
         raise invalid("query", query_text(error)) from error
     try:
-        return evaluated(expression, query.steps, source)
+        value, notes = evaluated(expression, query.steps, source)
+        if isinstance(value, Windows):
+            return windowed(value), notes
     except UserError as error:
         raise running(error) from error
-
-
-def _shown(value: Value, query: Query) -> Vector | Scalar | String | Samples:
-    if isinstance(value, Windows):
-        return windowed(value)
-    return in_order(value) if isinstance(value, Vector) and not query.instant else value
+    return (in_order(value) if isinstance(value, Vector) and not query.instant else value), notes

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from conformance.memory import as_stored, matches, samples_of
-from conformance.script import State
+from conformance.script import Sample, State
 from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
 from lakerunner.plan.vectors.values import Samples
 
 
@@ -45,8 +47,46 @@ class StateSource:
 
 
 def _one(labels: Labels, state: State) -> Samples:
-    samples = as_stored(state.series[labels])
+    samples = with_buckets_of_chunk(as_stored(state.series[labels]))
     found = samples_of([labels], [len(samples)], samples)
     histograms = np.full(len(samples), None, object) if found.histograms is None else found.histograms
     starts = np.zeros(len(samples), np.int64) if found.starts is None else found.starts
     return Samples(found.labels, found.offsets, found.times, found.values, histograms, starts)
+
+
+def with_buckets_of_chunk(samples: Sequence[Sample]) -> list[Sample]:
+    """As Prometheus' storage gives them back: all histograms of a chunk have all its buckets, of count zero where they
+    had none. That is to be seen where such a bucket becomes NaN (`x * NaN`), or is the end of the buckets there are."""
+    chunks: list[list[Sample]] = []
+    for sample in samples:
+        if not chunks or not _same_chunk(chunks[-1][-1].value, sample.value):
+            chunks.append([])
+        chunks[-1].append(sample)
+    return [sample for chunk in chunks for sample in _filled_up(chunk)]
+
+
+def _same_chunk(before: float | Histogram, value: float | Histogram) -> bool:
+    if not isinstance(before, Histogram) or not isinstance(value, Histogram):
+        return isinstance(before, Histogram) == isinstance(value, Histogram)
+    if ResetHint.GAUGE in (before.reset_hint, value.reset_hint):
+        return before.reset_hint == value.reset_hint
+    return value.reset_hint == ResetHint.NOT_RESET
+
+
+def _filled_up(chunk: Sequence[Sample]) -> Sequence[Sample]:
+    found = [sample.value for sample in chunk if isinstance(sample.value, Histogram)]
+    if not found:
+        return chunk
+    positive, negative = (
+        sorted({index for one in found for index in getattr(one, side).indexes.tolist()})
+        for side in ("positive", "negative")
+    )
+    return [
+        replace(sample, value=replace(one, positive=_at(positive, one.positive), negative=_at(negative, one.negative)))
+        for sample, one in zip(chunk, found, strict=True)
+    ]
+
+
+def _at(indexes: list[int], buckets: Buckets) -> Buckets:
+    counts = dict(zip(buckets.indexes.tolist(), buckets.counts.tolist(), strict=True))
+    return Buckets(np.array(indexes, np.int32), np.array([counts.get(index, 0.0) for index in indexes]))

@@ -15,6 +15,15 @@ NAME_MATCHERS = (
     '__name__=~".+_info"',
     '__name__=~"latency_.+"',
 )
+CLASSIC = (
+    "latency_bucket",
+    "sum by (le) (latency_bucket)",
+    "sum by (job, le) (increase(latency_bucket[10m]))",
+    '{__name__=~"latency_bucket|size"}',
+    'latency_bucket{job="a"} offset 1m',
+    "latency_bucket - 1",
+)
+KEEPING_HISTOGRAMS = ("rate", "increase", "delta", "sum_over_time", "avg_over_time", "last_over_time")
 VALUES = ("a", "b", "x:1", "y:2", "200", "+Inf", "1", "p", "é", "")
 PATTERNS = ("a|b", "a", ".*", ".+", "", "[xy]:.", "(?i)A", "[^a]", "2..|404", "x.1|z:3", "b?", "é")
 LABELS = ("job", "instance", "code", "le", "room", "__name__", "label.dotted", "nothing")
