@@ -1,6 +1,6 @@
-"""A lake in pieces that can be taken away: PostgreSQL, an object store over S3, two query workers, each a process of its
-own. Segments are put in without ingest: logs and metrics of the default organization, and metrics of another one, whose
-files a test may damage."""
+"""A lake in pieces that can be taken away: PostgreSQL, an object store over S3, two query workers, each a process of
+its own. Segments are put in without ingest: logs and metrics of the default organization, and metrics of another one,
+whose files a test may damage."""
 
 from __future__ import annotations
 
@@ -179,8 +179,8 @@ def _log_segments(store: ObjectStore) -> Iterator[Segment]:
 
 
 def _metric_segments(store: ObjectStore, organization: UUID) -> Iterator[Segment]:
-    """One an hour, each series in all of them: `served_total`, whose sums depend on the order of their parts to the last
-    bit, and `load`, which is the hour."""
+    """One an hour, each series in all of them: `served_total`, whose sums depend on the order of their parts to the
+    last bit, and `load`, which is the hour."""
     chance = random.Random(6)
     totals = [0.0] * SERIES
     for hour in range(METRIC_HOURS):
