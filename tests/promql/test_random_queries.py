@@ -61,5 +61,5 @@ def test_parts_are_the_whole(number: int) -> None:
         got = ours.answer(
             query, whole, lambda expression, steps, source: evaluated_in_parts(expression, steps, source, parts)
         )
-        found = difference(query, got, expected)
+        found = difference(query, got, expected, in_parts=True)
         assert not found, f"{query}\n{found}"

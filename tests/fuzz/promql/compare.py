@@ -6,10 +6,13 @@ Same series, same points, the same text of every number, the same warnings and i
   values in a sort;
 - columns in texts that are not ASCII, which Prometheus counts in bytes and we in characters;
 - annotations past the tenth of a level, of which Prometheus shows any ten;
-- how many samples of classic histograms were raised in a range: Prometheus counts those of each step again at every
-  later one;
+- how many samples of classic histograms were raised in a range, and when: Prometheus counts those of each step again at
+  every later one, and of what is the same at every step only the first;
 - the last digits of sums over many series in a range query: between two operations Prometheus keeps the series of a
   range in a map, and adds them up in whatever order that gives.
+
+Where our answer comes of parts of the series (`in_parts`), these last digits of an instant too, and which of several
+series of a match group an error names.
 """
 
 from __future__ import annotations
@@ -26,24 +29,43 @@ _RELATIVE = 1e-12
 _SORTED = re.compile(r"sort(_desc)?\(.*\)$")
 _BY_LABEL = re.compile(r"sort_by_label(_desc)?\(.*\)$")
 _PLACE = re.compile(r" \(\d+:\d+\)|(?<=: )\d+:\d+: ")
-_RAISED = re.compile(r"over -?\d+ samples")
+_RAISED = re.compile(r"over -?\d+ samples from \S+ to \S+")
+_DUPLICATES = re.compile(
+    r"(?<=found duplicate series for the match group ).*(?= hand-side of the operation)|(?<=: )\[.*\];"
+)
 _OMITTED = re.compile(r"\d+ more (warning|info) annotations omitted")
 
 
-def difference(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+def difference(query: Query, ours: dict[str, Any], theirs: dict[str, Any], *, in_parts: bool = False) -> str | None:
     """What differs, in a line; None: nothing."""
+    ours, theirs = (_comparable(query, one, in_parts) for one in (ours, theirs))
     if ours["status"] != theirs["status"]:
         return f"ours: {_status(ours)}, theirs: {_status(theirs)}"
-    if not query.text.isascii():
-        ours, theirs = (json.loads(_PLACE.sub("", json.dumps(one))) for one in (ours, theirs))
     if ours["status"] == "error":
         same = _status(ours) == _status(theirs)
         return None if same else f"ours: {_status(ours)}\n  theirs: {_status(theirs)}"
     for level in ("warnings", "infos"):
-        found = _of_notes(ours.get(level) or [], theirs.get(level) or [])
+        found = _of_notes(ours[level], theirs[level])
         if found:
             return f"{level}: {found}"
-    return _of_data(query, ours["data"], theirs["data"])
+    relative = _RELATIVE if in_parts or not query.instant else 0.0
+    return _of_data(query, ours["data"], theirs["data"], relative)
+
+
+def _comparable(query: Query, answer: dict[str, Any], in_parts: bool) -> dict[str, Any]:
+    """Without what is excused in texts."""
+    patterns = [_PLACE] if not query.text.isascii() else []
+    patterns += [_RAISED] if not query.instant else []
+    patterns += [_DUPLICATES] if in_parts else []
+
+    def plain(text: str) -> str:
+        for pattern in patterns:
+            text = pattern.sub("", text)
+        return text
+
+    if answer["status"] == "error":
+        return {**answer, "error": plain(answer["error"])}
+    return {**answer, **{level: [plain(note) for note in answer.get(level) or ()] for level in ("warnings", "infos")}}
 
 
 def _status(answer: dict[str, Any]) -> str:
@@ -56,12 +78,11 @@ def _status(answer: dict[str, Any]) -> str:
 def _of_notes(ours: Sequence[str], theirs: Sequence[str]) -> str | None:
     if any(_OMITTED.fullmatch(note) for note in theirs):
         return None if ours[-1:] == theirs[-1:] else f"ours ends {ours[-1:]}, theirs {theirs[-1:]}"
-    mine, other = ({_RAISED.sub("over some samples", note) for note in notes} for notes in (ours, theirs))
-    missing, more = other - mine, mine - other
+    missing, more = set(theirs) - set(ours), set(ours) - set(theirs)
     return f"missing {sorted(missing)}, too many {sorted(more)}" if missing or more else None
 
 
-def _of_data(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+def _of_data(query: Query, ours: dict[str, Any], theirs: dict[str, Any], relative: float) -> str | None:
     if ours["resultType"] != theirs["resultType"]:
         return f"{ours['resultType']} is {theirs['resultType']}"
     if ours["resultType"] in ("scalar", "string"):
@@ -75,7 +96,7 @@ def _of_data(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str 
         return f"the order {names[0]} is {names[1]}"
     expected = dict(zip(names[1], right, strict=True))
     for name, series in zip(names[0], left, strict=True):
-        if found := _of_series(query, series, expected[name]):
+        if found := _of_series(series, expected[name], relative):
             return f"{name}: {found}"
     return None
 
@@ -86,7 +107,7 @@ def _order(query: Query, result: list[dict[str, Any]]) -> list[str]:
     return [json.dumps(one["metric"], sort_keys=True) for one in result] if _BY_LABEL.match(query.text) else []
 
 
-def _of_series(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> str | None:
+def _of_series(ours: dict[str, Any], theirs: dict[str, Any], relative: float) -> str | None:
     if ours == theirs:
         return None
     if ours.keys() != theirs.keys():
@@ -99,16 +120,18 @@ def _of_series(query: Query, ours: dict[str, Any], theirs: dict[str, Any]) -> st
         if [time for time, _ in points[0]] != [time for time, _ in points[1]]:
             return f"{kind} at {[time for time, _ in points[0]]} are at {[time for time, _ in points[1]]}"
         for (time, one), (_, other) in zip(*points, strict=True):
-            if one != other and not (not query.instant and _almost(one, other)):
+            if not _almost(one, other, relative):
                 return f"at {time}: {one} is {other}"
     return None
 
 
-def _almost(one: Any, other: Any) -> bool:
+def _almost(one: Any, other: Any, relative: float) -> bool:
+    if one == other:
+        return True
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_almost(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_almost(one[key], other[key], relative) for key in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_almost, one, other))
-    if isinstance(one, str) and isinstance(other, str):
-        return one == other or math.isclose(float(one), float(other), rel_tol=_RELATIVE)
-    return bool(one == other)
+        return len(one) == len(other) and all(_almost(a, b, relative) for a, b in zip(one, other, strict=True))
+    if relative and isinstance(one, str) and isinstance(other, str):
+        return math.isclose(float(one), float(other), rel_tol=relative)
+    return False

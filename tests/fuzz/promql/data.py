@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def state(seed: int) -> State:
         values = make(chance)
         found = [Sample(time, value) for time, value in zip(times, values, strict=False) if value is not None]
         series[labels_of(labels)] = tuple(found)
-    return State(0, dict(sorted(series.items())))
+    return State(Path(__file__), seed, dict(sorted(series.items())))
 
 
 def _all(chance: random.Random) -> Iterator[tuple[Mapping[str, str], Callable[[random.Random], Values]]]:

@@ -1,9 +1,10 @@
-"""Random queries, answered by our engine and by a real Prometheus on the same samples.
+"""Random queries, answered by us and by a real Prometheus on the same samples.
 
-    python -m fuzz.promql.run [--queries 10000] [--seed 1]
+    python -m fuzz.promql.run [--queries 10000] [--seed 1] [--http]
 
-prints every difference at its smallest, and at the end how many were equal. Exit code 1: some were different; 0 as well
-where there is no Prometheus to ask, which is said.
+We are our engine in this process, or with --http Prometheus' API in front of a lake that has ingested the samples
+(conformance/lake.py). Prints every difference at its smallest, and at the end how many were equal. Exit code 1: some
+were different; 0 as well where there is no Prometheus to ask, which is said.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from conformance.lake import scripted_lake
 from conformance.peer import prometheus, write
+from conformance.script import Case, State
 from fuzz.promql import ours
 from fuzz.promql.compare import difference
 from fuzz.promql.data import state
@@ -28,38 +34,59 @@ from fuzz.promql.excused import excuse
 from fuzz.promql.grammar import Query, random_query
 from fuzz.promql.shrink import shrunk
 from fuzz.promql.source import StateSource
+from lakerunner.plan.vectors.values import Steps
 
 _EVERY = 500
 _ASKED_AGAIN = 4
 
 
+Ask = Callable[[Query], dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class Comparison:
-    def __init__(self, client: httpx.Client, source: StateSource) -> None:
-        self._client, self._source = client, source
+    """`in_parts`: our answers are put together of parts of the series."""
+
+    ours: Ask
+    theirs: Ask
+    in_parts: bool
 
     def of(self, query: Query) -> tuple[str, str | None]:
         """What became of it, in a word, and what differs. Prometheus is asked again before its answer counts: what it
         says otherwise another time, as the ties of topk, is not defined."""
-        mine = self._ours(query)
-        theirs = self._theirs(query)
-        found = difference(query, mine, theirs)
+        mine, theirs = self.ours(query), self.theirs(query)
+        found = self._difference(query, mine, theirs)
         for _ in range(_ASKED_AGAIN if found else 0):
-            again = self._theirs(query)
-            if difference(query, again, theirs) or not difference(query, mine, again):
+            again = self.theirs(query)
+            if self._difference(query, again, theirs) or not self._difference(query, mine, again):
                 return "undefined", None
         if found:
             return ("excused", None) if excuse(query, mine, theirs) else ("different", found)
         return ("refused by both" if theirs["status"] == "error" else "equal"), None
 
-    def _ours(self, query: Query) -> dict[str, Any]:
+    def _difference(self, query: Query, one: dict[str, Any], other: dict[str, Any]) -> str | None:
+        return difference(query, one, other, in_parts=self.in_parts)
+
+
+def in_process(loaded: State) -> Ask:
+    source = StateSource(loaded)
+
+    def ask(query: Query) -> dict[str, Any]:
         try:
-            return ours.answer(query, self._source)
+            return ours.answer(query, source)
         except Exception as crash:  # which is a difference of its own
             return {"status": "error", "errorType": "crash", "error": f"{type(crash).__name__}: {crash}"}
 
-    def _theirs(self, query: Query) -> dict[str, Any]:
-        answer: dict[str, Any] = self._client.post(*asked(query)[:1], data=asked(query)[1]).json()
+    return ask
+
+
+def over_http(client: httpx.Client) -> Ask:
+    def ask(query: Query) -> dict[str, Any]:
+        path, form = asked(query)
+        answer: dict[str, Any] = client.post(path, data=form).json()
         return answer
+
+    return ask
 
 
 def asked(query: Query) -> tuple[str, dict[str, str]]:
@@ -79,37 +106,48 @@ def main(given: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make fuzz-promql")
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--http", action="store_true", help="over HTTP, of an ingested lake with three workers")
     options = parser.parse_args(given)
-    with tempfile.TemporaryDirectory() as work:
+    loaded = state(options.seed)
+    chance = random.Random(options.seed)
+    queries = [random_query(chance) for _ in range(options.queries)]
+    with tempfile.TemporaryDirectory() as work, ExitStack() as stack:
         try:
-            return _run(options.queries, options.seed, Path(work))
+            comparison = _comparison(loaded, Path(work), stack, http=options.http)
         except pytest.skip.Exception as missing:
             print(f"nothing was compared: {missing}")
             return 0
+        counts = _compared(queries, comparison)
+    print(f"seed {options.seed}: {_summary(counts)}")
+    return 1 if counts["different"] else 0
 
 
-def _run(queries: int, seed: int, work: Path) -> int:
-    chance = random.Random(seed)
-    loaded = state(seed)
+def _comparison(loaded: State, work: Path, stack: ExitStack, *, http: bool) -> Comparison:
+    url = stack.enter_context(prometheus(work / "prometheus"))
+    write(url, loaded)
+    theirs = over_http(stack.enter_context(httpx.Client(base_url=f"{url}/api/v1", timeout=120)))
+    if not http:
+        return Comparison(in_process(loaded), theirs, in_parts=False)
+    case = Case(work, 0, "", Steps(0, 0), True, loaded)
+    lake = stack.enter_context(scripted_lake(work / "lake", [case], by_spark=False))
+    headers = {"authorization": f"Bearer {lake.keys[loaded]}"}
+    client = httpx.Client(base_url=f"{lake.url}/prometheus/api/v1", headers=headers, timeout=120)
+    return Comparison(over_http(stack.enter_context(client)), theirs, in_parts=True)
+
+
+def _compared(queries: Sequence[Query], comparison: Comparison) -> Counter[str]:
     counts: Counter[str] = Counter()
     began = time.monotonic()
-    with (
-        prometheus(work / "prometheus") as url,
-        httpx.Client(base_url=f"{url}/api/v1", timeout=120) as client,
-    ):
-        write(url, loaded)
-        comparison = Comparison(client, StateSource(loaded))
-        for number in range(1, queries + 1):
-            query = random_query(chance)
-            outcome, found = comparison.of(query)
-            counts[outcome] += 1
-            if found:
-                small = shrunk(query, lambda one: comparison.of(one)[1] is not None)
-                print(f"\n{number}: {query}\n  smallest: {small}\n  {comparison.of(small)[1]}", flush=True)
-            if number % _EVERY == 0:
-                print(f"{number} of {queries}, {time.monotonic() - began:.0f} s: {_summary(counts)}", flush=True)
-    print(f"seed {seed}: {_summary(counts)}")
-    return 1 if counts["different"] else 0
+    for number, query in enumerate(queries, 1):
+        outcome, found = comparison.of(query)
+        counts[outcome] += 1
+        if found:
+            small = shrunk(query, lambda one: comparison.of(one)[1] is not None)
+            print(f"\n{number}: {query}\n  smallest: {small}\n  {comparison.of(small)[1]}", flush=True)
+        if number % _EVERY == 0:
+            spent = time.monotonic() - began
+            print(f"{number} of {len(queries)}, {spent:.0f} s: {_summary(counts)}", flush=True)
+    return counts
 
 
 def _summary(counts: Counter[str]) -> str:

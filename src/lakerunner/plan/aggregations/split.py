@@ -1,7 +1,8 @@
 """How an aggregation is done in parts: what each part of the series gives, and what comes of all of them.
 
-What always holds: a fold over the partials of any parts is what the aggregation gives over all series, in value and in
-notes, or it raises NotSplit. The groups of a fold stand in the order of their labels, as parts know no other.
+What always holds: a fold over the partials of any parts is what the aggregation gives over all series, in value (but
+for the last bit of a mean or of a histogram's counts) and in notes, or it raises NotSplit. The groups of a fold stand
+in the order of their labels, as parts know no other.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _clamped(vector: Vector, low: Floats, high: Floats) -> Vector:
 
 def _round(called: Called) -> Vector:
     """Ties go up. Multiplied by the inverse, as 1/0.1 is exact where 0.1 is not."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         inverse = 1.0 / scalar_of(called, 1) if len(called.arguments) > 1 else np.ones(len(called.steps))
     return changed(vector_of(called), lambda values: np.floor(values * inverse + 0.5) / inverse)
 
