@@ -69,7 +69,8 @@ def call(
         if found.present[n].any()
     }
     assert sum(row.any() for row in found.present) == len(answer)
-    return answer, [f"{note.level}@{note.start}: {note.message}" for note in notes.all()]
+    told = [(note, note.raised.text() if note.raised else "") for note in notes.all()]
+    return answer, [f"{note.level}@{note.start}: {note.message}{raised}" for note, raised in told]
 
 
 BUCKETS = classic("h", {"0.1": 2, "+Inf": 4, "1": 3, "0": 0})

@@ -162,6 +162,9 @@ def _exponential(chance: random.Random) -> Values:
         if chance.random() < 0.02:
             counts, below, zero = {}, {}, 0.0
             schema, threshold = chance.choice((-1, 0, 1, 2)), chance.choice((0.0, 0.001, 2.0))
+        if chance.random() < 0.01:
+            yield STALE
+            continue
         fresh = [1, -1][: 1 + signed] if not counts else []
         for sign in [*fresh, *([0] * chance.randrange(5))]:
             weight = float(chance.randrange(1, 4)) if whole else chance.random() * 2

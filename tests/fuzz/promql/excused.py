@@ -7,7 +7,17 @@ from typing import Any
 
 from fuzz.promql.grammar import Query
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.expression import Aggregate, Binary, Call, Expression, Selector, Unary, bare, parts
+from lakerunner.plan.vectors.expression import (
+    Aggregate,
+    Binary,
+    Call,
+    Expression,
+    Selector,
+    Subquery,
+    Unary,
+    bare,
+    parts,
+)
 from lakerunner.plan.vectors.steady import is_steady
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
@@ -43,6 +53,9 @@ def _of_node(node: Expression) -> str | None:
         case Call("histogram_quantile" | "histogram_quantiles" | "histogram_fraction"):
             if any(isinstance(one, Unary) or (isinstance(one, Binary) and one.op in "-*/") for one in _nodes(node)):
                 return "counts below zero have no rank: what comes of them depends on what empty buckets a chunk has"
+        case Subquery() if isinstance(node.offset, int) and node.offset < 0:
+            if any(isinstance(one, Selector) and one.at is not None for one in _nodes(node.inner)):
+                return "@ inside a subquery that looks ahead is off, where it begins with the query"
         case Aggregate(_, inner, parameter) if parameter is not None:
             if is_steady(inner) and not is_steady(parameter):
                 return "a parameter is taken at the first step alone where the vector is the same at every step"

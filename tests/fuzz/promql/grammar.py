@@ -101,9 +101,12 @@ class Grammar:
         return text + (" smoothed" if self._happens(0.03) else "") + self._when()
 
     def _matcher(self) -> str:
-        label = self._one(("job", "job", "instance", "code", "le", "room", '"label.dotted"', "nothing"))
+        label = self._one(
+            ("job", "instance") if self._happens(0.7) else ("code", "le", "room", '"label.dotted"', "nothing")
+        )
         op = self._one(("=", "!=", "=~", "!~"))
-        return f'{label}{op}"{self._one(words.PATTERNS if "~" in op else words.VALUES)}"'
+        values = words.VALUES_OF.get(label, words.VALUES) if self._happens(0.9) else words.VALUES
+        return f'{label}{op}"{self._one(words.PATTERNS if "~" in op else values)}"'
 
     def _when(self) -> str:
         """offset and @, in any order."""
@@ -246,7 +249,7 @@ class Grammar:
         return f"{sides[0]} {op}{self._bool(op)} {sides[1]}"
 
     def _vectors(self, depth: int) -> str:
-        if self._happens(0.4):
+        if self._happens(0.6):
             left, right, matching = self._alike()
         else:
             left, right, matching = self.vector(depth - 1), self.vector(depth - 1), self._matching()

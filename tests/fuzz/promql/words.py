@@ -25,6 +25,7 @@ CLASSIC = (
 )
 KEEPING_HISTOGRAMS = ("rate", "increase", "delta", "sum_over_time", "avg_over_time", "last_over_time")
 VALUES = ("a", "b", "x:1", "y:2", "200", "+Inf", "1", "p", "é", "")
+VALUES_OF = {"job": ("a", "b"), "instance": ("x:1", "y:2", "z:3"), "code": ("200", "404", ""), "le": ("1", "+Inf", "")}
 PATTERNS = ("a|b", "a", ".*", ".+", "", "[xy]:.", "(?i)A", "[^a]", "2..|404", "x.1|z:3", "b?", "é")
 LABELS = ("job", "instance", "code", "le", "room", "__name__", "label.dotted", "nothing")
 NEW_LABELS = ("job", "new", "instance", "__name__", "code", "é")

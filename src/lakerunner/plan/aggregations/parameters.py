@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 
 import numpy as np
@@ -47,9 +48,13 @@ def checked_ratio(node: Aggregate, parameter: Parameter, notes: Notes) -> Floats
 
 
 def checked_quantile(node: Aggregate, parameter: Parameter, notes: Notes) -> Floats:
+    """The greatest and the least are told of, where they are out of bounds, and NaN."""
     values = _numbers(parameter)
-    least, most = float(values.min()), float(values.max())  # NaN where there is one
-    odd = [one for one in (most, least) if not 0 <= one <= 1]
+    most = math.inf if np.isposinf(values).any() else float(values.max())  # NaN hides all others
+    least = -math.inf if np.isneginf(values).any() else float(values.min())
+    odd = [math.nan] if np.isnan(values).any() else []
+    odd += [most] if most > 1 else []
+    odd += [least] if least < 0 else []
     for one in odd:
         notes.warn(f"quantile value should be between 0 and 1, got {general_text(one)}", _place(node))
     return values

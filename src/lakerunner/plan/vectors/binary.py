@@ -37,7 +37,7 @@ from lakerunner.plan.vectors.matching import (
 )
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.sets import SET_OPERATORS, set_operation
-from lakerunner.plan.vectors.united import joined, united
+from lakerunner.plan.vectors.united import joined, merged, united
 from lakerunner.plan.vectors.values import Scalar, Steps, Vector
 
 
@@ -89,7 +89,9 @@ def _of_vectors(node: Binary, left: Vector, right: Vector, said: Said) -> Vector
     matching = node.matching or Matching()
     many, one = (right, left) if matching.card == "one-to-many" else (left, right)
     both = sides(many, one, matching)
-    check_one_side(both, matching, lambda step: _of_vectors(node, _before(left, step), _before(right, step), {}))
+    check_one_side(
+        both, matching, lambda step: merged(_of_vectors(node, _before(left, step), _before(right, step), {}))
+    )
     pairs = meeting(both)
     if matching.fill_right is not None:
         pairs = _in_order(pairs, _many_alone(both))

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import cast
 
 import numpy as np
@@ -30,7 +29,7 @@ from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.histogram_quantile import NanFact, fraction, quantile, quotient, variance
 from lakerunner.plan.vectors.histogram_text import number_text
-from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.notes import Note, Notes, Raised
 from lakerunner.plan.vectors.united import united
 from lakerunner.plan.vectors.values import Scalar, Steps, String, Vector
 
@@ -71,16 +70,9 @@ class _Told:
             where = found.fall[rows] > 0
             times = self.steps.times[where.any(axis=0)]
             lowest, highest = found.lowest[rows][where].min(), found.highest[rows][where].max()
-            self.notes.inform(
-                f"{message}, from buckets {number_text(lowest)} to {number_text(highest)}, with a max diff of "
-                f"{found.fall[rows].max():.2g}, over {int(where.sum())} samples "
-                f"from {_second(int(times[0]))} to {_second(int(times[-1]))}",
-                self.span,
-            )
-
-
-def _second(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            fall, samples = float(found.fall[rows].max()), int(where.sum())
+            raised = Raised(float(lowest), float(highest), fall, samples, int(times[0]), int(times[-1]))
+            self.notes.add([Note("info", message, self.span.start, self.span.end, raised)])
 
 
 @dataclass(frozen=True)
