@@ -32,6 +32,7 @@ def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
         sink,
         schema,
         write_page_index=True,
+        write_page_checksum=True,
         sorting_columns=pq.SortingColumn.from_ordering(schema, [(name, "ascending") for name in spec.sort_by]),
         bloom_filter_options={name: _bloom(layout, name, groups) for name in spec.bloom if name in schema.names},
         **options(encodings_of(layout, order, spec)),

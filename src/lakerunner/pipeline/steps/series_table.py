@@ -80,6 +80,7 @@ def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
         use_dictionary=coded,
         column_encoding={"first_row": "DELTA_BINARY_PACKED", "rows": "DELTA_BINARY_PACKED"},
         store_schema=False,
+        write_page_checksum=True,
     )
     return sink.getvalue()
 

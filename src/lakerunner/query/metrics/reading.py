@@ -99,7 +99,12 @@ class SegmentFile:
     def _reader(self) -> Any:
         """What a ParquetFile reads with. To make one of those takes the square of the number of columns."""
         reader = pq.core.ParquetReader()
-        reader.open(pa.memory_map(str(self.held.path)), metadata=self.footprint.metadata, pre_buffer=False)
+        reader.open(
+            pa.memory_map(str(self.held.path)),
+            metadata=self.footprint.metadata,
+            pre_buffer=False,
+            page_checksum_verification=True,  # numbers that do not pack well are stored as they are
+        )
         return reader
 
     @property

@@ -129,7 +129,7 @@ class Known:
     def read(self, path: Path, key: str) -> SeriesTable:
         """Corrupt if this is no series table, or one of another version."""
         try:
-            table = pq.read_table(path, use_threads=False, memory_map=True)
+            table = pq.read_table(path, use_threads=False, memory_map=True, page_checksum_verification=True)
             if "as_sent" not in table.column_names:
                 raise Corrupt(
                     f"{key}: this table of series is one of an earlier version: ingest its metrics again, "
@@ -138,7 +138,8 @@ class Known:
             with self.lock:
                 return self._table(table)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            raise Corrupt(f"{key}: this table of series cannot be read: {error}") from error
+            reason = str(error).replace(str(path), key)  # where it lies here is nobody's business
+            raise Corrupt(f"{key}: this table of series cannot be read: {reason}") from error
 
     def matched(self, matchers: Matchers) -> tuple[Matched, Seen]:
         """With the lock held; as far as series are known."""
