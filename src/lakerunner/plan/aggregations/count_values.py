@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import NAME, Labels, labels_of
 from lakerunner.plan.aggregations.aggregation import Aggregation, Parameter, histograms_in
 from lakerunner.plan.aggregations.parameters import plain_text
@@ -18,6 +18,7 @@ from lakerunner.plan.vectors.histogram_text import histogram_text
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import String, Vector
 
+MAX_POINTS = 50_000_000  # of all values at all steps: a series of its own for each value
 _STRAY = re.compile("[\udc80-\udcff]")  # bytes that are no characters, as a string of the query may have them
 
 
@@ -48,6 +49,8 @@ def _texts(vector: Vector) -> tuple[list[str], Ints]:
     """The values' texts, and which of them each present sample has."""
     values = vector.values[vector.present]
     bits, of = np.unique(values.view(np.uint64), return_inverse=True)
+    if len(bits) * vector.values.shape[1] > MAX_POINTS:
+        raise TooLarge(f"count_values of {len(bits):,} values makes more than {MAX_POINTS:,} points: round them first")
     found: dict[str, int] = {}
     place = np.array([found.setdefault(plain_text(value), len(found)) for value in bits.view(np.float64).tolist()])
     of_text = place.astype(np.int64)[of]

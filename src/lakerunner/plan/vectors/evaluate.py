@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from lakerunner.model.errors import TooLarge, UserError
+from lakerunner.model.errors import UserError
 from lakerunner.model.labels import without_name
 from lakerunner.plan.aggregations import aggregate
 from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.plan.vectors.binary import binary, negated
+from lakerunner.plan.vectors.bounds import Bounds
 from lakerunner.plan.vectors.expression import (
     Aggregate,
     Binary,
@@ -45,12 +46,11 @@ from lakerunner.plan.vectors.windows import latest, latest_index, without_stale_
 
 LOOKBACK_MS = 300_000
 SUBQUERY_STEP_MS = 60_000
-MAX_POINTS = 50_000_000
 
 
 class Evaluator:
-    """`given` are the values of the expression's Given nodes, by number: one column, or one for each step. A value has
-    at most `max_points` points, series times steps; what would have more is TooLarge."""
+    """`given` are the values of the expression's Given nodes, by number: one column, or one for each step. What a
+    value may hold is in `bounds`."""
 
     def __init__(
         self,
@@ -59,16 +59,17 @@ class Evaluator:
         *,
         lookback: int = LOOKBACK_MS,
         given: Sequence[Value] = (),
-        max_points: int = MAX_POINTS,
+        bounds: Bounds = Bounds(),  # noqa: B008 a frozen value
     ) -> None:
         self.source = source
         self.lookback = lookback
         self.notes = Notes()
         self._functions = functions
         self._given = given
-        self._max_points = max_points
+        self._bounds = bounds
 
     def evaluate(self, expression: Expression, steps: Steps) -> Value:
+        self._bounds.check()
         match expression:
             case Number(value):
                 return Scalar(np.full(len(steps), value))
@@ -113,15 +114,8 @@ class Evaluator:
 
     def _select(self, selector: Selector, ends: Ints, before: int, after: int = 0) -> Samples:
         samples = self.source.select(selector.matchers, int(ends[0]) - before, int(ends[-1]) + after)
-        self._check_size(len(samples), len(ends))
+        self._bounds.hold(len(samples), len(ends))
         return totals_only(samples) if selector.totals_only else samples
-
-    def _check_size(self, series: int, steps: int) -> None:
-        if series * steps > self._max_points:
-            raise TooLarge(
-                f"{series:,} series at {steps:,} steps are more than {self._max_points:,} values at once "
-                "(metrics_max_samples): select fewer series, a shorter range or a larger step"
-            )
 
     def times_of(self, selector: Selector, steps: Steps) -> tuple[Samples, Ints]:
         """The samples of an instant selector, and which of them counts at each step."""
@@ -134,6 +128,7 @@ class Evaluator:
         range_ = _number(expression.range)
         if isinstance(expression, Subquery):
             samples = self._subquery(expression, steps)
+            self._bounds.hold(len(samples), len(ends))
         else:
             extended = expression.selector.extended
             before = range_ + (self.lookback if extended else 0)
@@ -143,10 +138,9 @@ class Evaluator:
 
     def _subquery(self, subquery: Subquery, steps: Steps) -> Samples:
         inner = subquery_steps(subquery, steps)
-        if inner is not None:
-            self._check_size(1, len(inner))
         if inner is None:
             return Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+        self._bounds.hold(1, len(inner))
         value = self.evaluate(subquery.inner, inner)
         if isinstance(value, Scalar):
             value = Vector([()], value.values[None, :], np.ones((1, len(inner)), bool))
@@ -243,9 +237,9 @@ def looked_at(expression: Selector | Range | Subquery, steps: Steps) -> Ints:
 def subquery_steps(subquery: Subquery, steps: Steps) -> Steps | None:
     """Multiples of its step, whatever the outer steps are: all that some outer step looks at. None: there is none."""
     step = SUBQUERY_STEP_MS if subquery.step is None else _number(subquery.step)
-    ends = looked_at(subquery, steps)
-    start = step * ((int(ends[0]) - _number(subquery.range)) // step + 1)
-    end = int(ends[-1])
+    first, last = (steps.start, steps.last) if subquery.at is None else [_number(subquery.at)] * 2
+    start = step * ((first - _number(subquery.offset) - _number(subquery.range)) // step + 1)
+    end = last - _number(subquery.offset)
     return Steps(start, end, step) if start <= end else None
 
 

@@ -5,7 +5,7 @@ Whose segments are picked is the `organization` argument, which comes from the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event, Timer
@@ -15,9 +15,10 @@ from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.aggregations.split import NotSplit
 from lakerunner.plan.scan import Scan
+from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
 from lakerunner.plan.vectors.evaluate import Evaluator, finished, in_order, kind_of
 from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher
-from lakerunner.plan.vectors.function import Function
+from lakerunner.plan.vectors.function import Function, Source
 from lakerunner.plan.vectors.notes import Note, Notes
 from lakerunner.plan.vectors.ranges import windowed
 from lakerunner.plan.vectors.split import Fragment, split
@@ -180,13 +181,7 @@ class _Asked:
         parts = split(self._expression, steps, self._engine.functions, fold=fold)
         notes = Notes()
         given = [self._fetching.fragment(fragment, notes) for fragment in parts.fragments]
-        evaluator = Evaluator(
-            self._fetching,
-            self._engine.functions,
-            lookback=self._question.lookback_ms,
-            given=given,
-            max_points=self._engine.limits.max_samples,
-        )
+        evaluator = self._fetching.evaluator(self._fetching, given)
         value = finished(evaluator.evaluate(parts.rest, steps))
         if isinstance(value, Vector) and len(value) > self._engine.limits.max_series:
             raise too_many_series(self._engine.limits)
@@ -231,11 +226,13 @@ class Fetching:
         self._check(len(samples), len(samples.times))
         return samples
 
+    def evaluator(self, source: Source, given: Sequence[Value] = ()) -> Evaluator:
+        bounds = Bounds(self.engine.limits.max_samples, self._check_time)
+        return Evaluator(source, self.engine.functions, lookback=self.question.lookback_ms, given=given, bounds=bounds)
+
     def fragment(self, fragment: Fragment, notes: Notes) -> Vector:
         reach = _Reach()
-        Evaluator(reach, self.engine.functions, lookback=self.question.lookback_ms).evaluate(
-            fragment.expression, fragment.steps
-        )
+        self.evaluator(reach).evaluate(fragment.expression, fragment.steps)
         task = Evaluate(fragment.expression, fragment.steps, self.question.lookback_ms)
         pieces = self._run(reach.selection, task) if reach.selection else []
         for piece in pieces:
@@ -290,10 +287,7 @@ class Fetching:
     def _check(self, series: int, points: int) -> None:
         limits = self.engine.limits
         if points > limits.max_samples:
-            raise TooLarge(
-                f"the query holds more than {limits.max_samples:,} samples at once (metrics_max_samples): "
-                "select fewer series, a shorter range or a larger step"
-            )
+            raise too_many_samples(limits.max_samples)
         if series > limits.max_series:
             raise too_many_series(limits)
 

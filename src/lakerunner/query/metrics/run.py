@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakerunner.model.errors import Corrupt, TooLarge
+from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.plan.aggregations import SPLITS
+from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
 from lakerunner.plan.vectors.evaluate import Evaluator, most_steps
 from lakerunner.plan.vectors.expression import Aggregate, Matcher
 from lakerunner.plan.vectors.function import Function
@@ -61,7 +62,7 @@ class MetricsRunning:
         with ExitStack() as held:
             self._slots.take(held, self._stopped)
             began = self._clock()
-            yield from self._limited(self._attempt())
+            yield from self._attempt()
             self.account += Account(seconds={"wait": began - asked, "run": self._clock() - began})
 
     def close(self) -> None:
@@ -70,16 +71,17 @@ class MetricsRunning:
     def _attempt(self) -> Iterator[Piece]:
         """All segments at once; if one cannot be read and the answer may be partial, those that can."""
         try:
-            found = list(self._over(self._unit.segments)) if self._unit.partial else None
+            found = list(self._limited(self._unit.segments)) if self._unit.partial else None
         except Corrupt:
-            found = list(self._over(self._readable()))
-        yield from self._over(self._unit.segments) if found is None else found
+            found = list(self._limited(self._readable()))
+        yield from self._limited(self._unit.segments) if found is None else found
 
     def _readable(self) -> tuple[Segment, ...]:
         good = []
         for segment in self._unit.segments:
             try:
-                list(self._over((segment,)))
+                for _ in self._over((segment,)):
+                    pass
             except Corrupt as error:
                 self.account += Account(missing=(Missing(1, segment.time, str(error)),))
             else:
@@ -93,8 +95,7 @@ class MetricsRunning:
             return
         blocks = self._segments.samples(segments, self._unit.selection)
         for block in blocks:
-            if self._stopped.is_set():
-                raise cancelled()
+            self._check_wanted()
             if isinstance(task, Fetch):
                 yield Piece(block)
             else:
@@ -102,7 +103,8 @@ class MetricsRunning:
         self.account += blocks.account
 
     def _evaluated(self, task: Evaluate, block: Samples) -> Piece:
-        evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback, max_points=self._unit.max_points)
+        bounds = Bounds(self._unit.max_points, self._check_wanted)
+        evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback, bounds=bounds)
         expression = task.expression
         if not isinstance(expression, Aggregate):
             value = evaluator.evaluate(expression, task.steps)
@@ -118,24 +120,24 @@ class MetricsRunning:
     def _listed(self, task: List, segments: tuple[Segment, ...]) -> list[Any]:
         rows = []
         for row in rows_of(task, self._segments, segments, self._unit.selection):
-            if self._stopped.is_set():
-                raise cancelled()
+            self._check_wanted()
             rows.append(row)
             if len(rows) > task.limit:
                 break
         self.account += Account(read=len(segments))
         return rows
 
-    def _limited(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    def _limited(self, segments: tuple[Segment, ...]) -> Iterator[Piece]:
         points = 0
-        for piece in pieces:
+        for piece in self._over(segments):
             points += _points(piece)
             if points > self._unit.max_points:
-                raise TooLarge(
-                    f"the query holds more than {self._unit.max_points:,} samples at once (metrics_max_samples): "
-                    "select fewer series, a shorter range or a larger step"
-                )
+                raise too_many_samples(self._unit.max_points)
             yield piece
+
+    def _check_wanted(self) -> None:
+        if self._stopped.is_set():
+            raise cancelled()
 
 
 class _Block:
