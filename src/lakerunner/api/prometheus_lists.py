@@ -32,6 +32,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.metrics.answer import Listing, MetricsLake
 
 Selectors = list[tuple[Matcher, ...]]
+MAX_SELECTORS = 256
 _MS_NS = 1_000_000
 
 
@@ -122,14 +123,14 @@ class Lists:
 
 
 def read_selectors(texts: Sequence[str]) -> Selectors:
-    """Of `match[]`. Refused where one would choose every series."""
-    found: Selectors = []
+    """Of `match[]`, each once. Refused where one would choose every series."""
+    found: dict[tuple[Matcher, ...], None] = {}
     for text in texts:
         try:
-            found.append(parse_selector(text))
+            found[parse_selector(text)] = None
         except UserError as error:
             raise Refused(BAD_DATA, query_text(error)) from error
-    return found
+    return _few(list(found))
 
 
 def selectors_in(expression: Expression) -> Selectors:
@@ -141,7 +142,14 @@ def selectors_in(expression: Expression) -> Selectors:
         if isinstance(one, Selector):
             found[one.matchers] = None
         waiting = [*parts(one), *waiting]
-    return list(found)
+    return _few(list(found))
+
+
+def _few(selectors: Selectors) -> Selectors:
+    """Each is looked for by itself, in the index and in segments."""
+    if len(selectors) > MAX_SELECTORS:
+        raise UserError(f"{len(selectors)} selectors; at most {MAX_SELECTORS} can be listed at once")
+    return selectors
 
 
 def _time_range(given: Parameters) -> tuple[int, int]:

@@ -32,6 +32,8 @@ MAX_NESTING = 50  # groups inside each other
 MAX_REPEAT = 1000  # RE2's own
 MAX_BITS = 24  # some 16 million steps for a value of 256 characters
 MAX_CAPTURING_BITS = 40
+MAX_AT_ONCE = 1024  # characters of a pattern all of whose ways are followed at once
+_SHOWN = 100
 _WHOLE = re.compile("(?s:.*)")
 _COUNTS = re.compile(r"\{(\d+)(,(\d*))?\}", re.ASCII)
 _FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
@@ -51,7 +53,14 @@ class Regex(Protocol):
 def compiled(pattern: str) -> Regex:
     """UserError names what is wrong with the pattern, or what of it is not supported."""
     part = _part(pattern)
-    return re.compile(part.text) if part.bits <= MAX_BITS else _AllAtOnce(part)
+    if part.bits <= MAX_BITS:
+        return re.compile(part.text)
+    if len(pattern) > MAX_AT_ONCE:
+        reason = (
+            f"with so many repetitions and options it may have {MAX_AT_ONCE} characters at most, not {len(pattern)}"
+        )
+        raise UserError(f"error parsing regexp: {reason}: `{pattern[:_SHOWN]}...`")
+    return _AllAtOnce(part)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.regex import capturing
@@ -16,6 +16,8 @@ from lakerunner.plan.vectors.united import merged
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
 
+MAX_VALUE = 65_536  # characters of a label's value that a query makes
+MAX_VALUES = 200_000_000  # of all series together
 _REFERENCE = re.compile(r"\$(?:\$|\{(?P<braced>\w+)\}|(?P<plain>\w+))")
 
 
@@ -28,8 +30,12 @@ def _label_replace(called: Called) -> Vector:
     _check_label(target, "destination", "label_replace")
 
     def change(labels: Labels) -> str | None:
-        found = expression.fullmatch(value_of(labels, source))
-        return None if found is None else expanded(template, found)
+        value = value_of(labels, source)
+        found = expression.fullmatch(value)
+        if found is None:
+            return None
+        _check_length(len(template) + template.count("$") * len(value), target)
+        return expanded(template, found)
 
     return _relabelled(vector_of(called), target, change)
 
@@ -39,15 +45,25 @@ def _label_join(called: Called) -> Vector:
     for source in sources:
         _check_label(source, "source", "label_join")
     _check_label(target, "destination", "label_join")
-    return _relabelled(
-        vector_of(called), target, lambda labels: separator.join(value_of(labels, source) for source in sources)
-    )
+
+    def change(labels: Labels) -> str:
+        values = [value_of(labels, source) for source in sources]
+        _check_length(sum(map(len, values)) + len(separator) * len(values), target)
+        return separator.join(values)
+
+    return _relabelled(vector_of(called), target, change)
 
 
 def _check_label(name: str, role: str, function: str) -> None:
     """Any text is a name of a label, but it must be text."""
     if not name or any("\ud800" <= character <= "\udfff" for character in name):
         raise UserError(f"invalid {role} label name in {function}(): {name}")
+
+
+def _check_length(length: int, target: str) -> None:
+    """Before it is made: calls inside calls would double a value with each."""
+    if length > MAX_VALUE:
+        raise TooLarge(f"label {target} could get a value of {length} characters; a query makes at most {MAX_VALUE}")
 
 
 def expanded(template: str, found: re.Match[str]) -> str:
@@ -69,7 +85,12 @@ def expanded(template: str, found: re.Match[str]) -> str:
 def _relabelled(vector: Vector, target: str, change: Callable[[Labels], str | None]) -> Vector:
     """With `target` set to what `change` says of each series; None: left as it is. Whoever names the metric wants the
     name kept."""
-    values = [change(labels) for labels in vector.labels]
+    values, made = [], 0
+    for own in vector.labels:
+        values.append(change(own))
+        made += len(values[-1] or "")
+        if made > MAX_VALUES:
+            raise TooLarge(f"label {target} gets values of more than {MAX_VALUES:,} characters together: select fewer")
     labels = [
         own if value is None else labels_of({**dict(own), target: value})
         for own, value in zip(vector.labels, values, strict=True)
