@@ -15,10 +15,13 @@ from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.worker import KEY_HEADER
 from lakerunner.lakeql import compile_sql
+from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.metrics.unit import Fetch, List, MetricsUnit
 from lakerunner.query.unit import WorkUnit
 from lakerunner.services.processes import worker_routes
 from lakerunner.settings import load_settings
-from query.sample_lake import START, Elsewhere
+from query.sample_lake import HOUR, START, Elsewhere
 from suites.tenants import AMBER, BASIL, Tenant
 
 OTHER = {AMBER: BASIL, BASIL: AMBER}
@@ -63,6 +66,13 @@ def unit_of(tenant: Tenant) -> dict[str, Any]:
     return unit
 
 
+def metrics_unit_of(tenant: Tenant, task: Fetch | List) -> dict[str, Any]:
+    everything = Selection((Matcher("__name__", "!=", ""),), START // 1_000_000 - 1, (START + 2 * HOUR) // 1_000_000)
+    metrics = tuple(segment for segment in tenant.segments[0] if segment.signal == "metrics")
+    unit: dict[str, Any] = json.loads(MetricsUnit(tenant.organization.id, metrics, everything, task).to_bytes())
+    return unit
+
+
 def told_of(tenant: Tenant, response: httpx.Response) -> list[str]:
     said = (response.content.decode("latin-1") + str(response.headers)).lower()
     return [word for word in tenant.markers if word in said]
@@ -93,6 +103,31 @@ def test_anothers_segment_under_ones_own_name_is_not_there(worker: Worker) -> No
     response = worker.run(forged)
     assert (response.content[:1], json.loads(response.content[5:])["kind"]) == (b"E", "Absent")
     assert [word for word in told_of(BASIL, response) if word not in json.dumps(forged)] == []
+
+
+@pytest.mark.parametrize("task", [Fetch(), List("series", 100), List("exemplars", 100), List("metadata", 100)])
+def test_a_unit_of_metrics_reads_what_is_its_organizations(worker: Worker, task: Fetch | List) -> None:
+    """With both tenants' series known to the worker."""
+    for tenant in (AMBER, BASIL):
+        whole = worker.run(metrics_unit_of(tenant, task))
+        assert (whole.status_code, tenant.name.encode() in whole.content) == (200, True), whole.content
+        assert told_of(OTHER[tenant], whole) == []
+    assert worker.run(metrics_unit_of(BASIL, task), "wrong").status_code == 401
+    mixed = metrics_unit_of(AMBER, task)
+    mixed["segments"].append(metrics_unit_of(BASIL, task)["segments"][0])
+    forged = metrics_unit_of(BASIL, task) | {"organization": str(AMBER.organization.id)}
+    for unit in (mixed, forged):
+        refused = worker.run(unit)
+        assert refused.status_code == 422
+        assert "is not one of organization a1a1a1a1" in refused.json()["error"]["message"]
+    for segment in forged["segments"]:
+        segment["organization"] = str(AMBER.organization.id)
+    response = worker.run(forged)
+    assert (response.content[:1], json.loads(response.content[5:])["kind"]) == (b"E", "Corrupt")
+    assert [word for word in told_of(BASIL, response) if word not in json.dumps(forged)] == []
+    for segment in forged["segments"]:
+        segment["collector"] = f"../{BASIL.organization.id}/{BASIL.collector}"
+    assert worker.run(forged).status_code in (400, 422)
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,32 @@ def test_the_same_text_at_once(lakes: Lakes, sql: str) -> None:
     assert asked(lakes.shared, None, "SELECT count(*) AS n FROM logs") == [{"n": 0}]
 
 
+@pytest.mark.parametrize("kind", ["", "series", "exemplars"])
+def test_the_same_promql_at_once(lakes: Lakes, kind: str) -> None:
+    """A series that both have: each sees its own, whatever the other has asked before; a writer's key sees none."""
+    root, times = "/prometheus/api/v1", {"start": "1704067200", "end": "1704070800"}
+    sent = {
+        "": Sent("GET", f"{root}/query", query={"query": "sum(served_total)", "time": times["start"]}),
+        "series": Sent("GET", f"{root}/series", query={"match[]": "served_total", **times}),
+        "exemplars": Sent("GET", f"{root}/query_exemplars", query={"query": "served_total", **times}),
+    }[kind]
+    for tenant in [*OTHER] * 4:
+        response = answered(lakes.shared, sent, lakes.shared.secret(tenant))
+        assert response.status_code == 200, response.text
+        data = response.json()["data"]
+        if kind == "":
+            assert [row["value"][1] for row in data["result"]] == [str(tenant.byte)]
+        else:
+            labels = {"": None, "series": data[0], "exemplars": data[0].get("seriesLabels")}[kind]
+            assert (len(data), labels["job"]) == (1, tenant.word("svc"))
+        assert (tenant.word("tier") in told(response)) == (kind == "exemplars")
+        assert_told_nothing_of({OTHER[tenant]}, sent, response)
+        refused = answered(lakes.shared, sent, lakes.shared.secret(tenant, "writer"))
+        assert (refused.status_code, refused.json()["errorType"]) == (403, "forbidden")
+    nobodys = answered(lakes.shared, sent, None).json()["data"]
+    assert (nobodys["result"] if kind == "" else nobodys) == []
+
+
 def test_what_is_pushed_is_stored_as_the_pushers(lakes: Lakes) -> None:
     for tenant, other in OTHER.items():
         sent = Sent("POST", "/v1/logs", data=request_of(f"{tenant.name} pushed", service=other.word("svc")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -42,8 +43,9 @@ class Sent:
 def requests_about(other: Tenant, own: Tenant) -> st.SearchStrategy[Sent]:
     """What `own` may send."""
     words = st.sampled_from(sorted(other.markers)) | st.sampled_from(sorted(own.markers)) | st.sampled_from(HOSTILE)
-    sql, native = _sql(words, other), _tags(words)
-    kinds = [sql, sql, sql, native, native, _keys(other), _objects(words), _doors(other, own), _damaged(words)]
+    sql, native, promql = _sql(words, other), _tags(words), _promql(words)
+    kinds = [sql, sql, sql, native, native, promql, promql, promql]
+    kinds += [_keys(other), _objects(words), _doors(other, own), _damaged(words)]
     drawn = st.sampled_from(kinds).flatmap(lambda kind: kind)
     return st.builds(lambda sent, more: replace(sent, headers=more | sent.headers), drawn, _headers(other))
 
@@ -166,6 +168,68 @@ def _tags(words: st.SearchStrategy[str]) -> st.SearchStrategy[Sent]:
         st.builds(sent, paths, names, given),
         st.builds(sent, st.just("/api/v1/metrics/metadata"), names, given),
         st.sampled_from([Sent("GET", f"/api/v1/{name}") for name in ("ping", "features", "sql/tables")]),
+    )
+
+
+# PromQL
+
+
+def _selectors(words: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Of a metric or label by its name or value; of everything."""
+    quoted = words.map(lambda word: json.dumps(word.replace("\0", ""), ensure_ascii=False))
+    names = st.sampled_from(["job", "__name__", "tier", "instance", "organization_id", "collector"]) | quoted
+    signs = st.sampled_from(["=", "!=", "=~", "!~"])
+    matchers = st.builds(lambda name, sign, value: f"{name}{sign}{value}", names, signs, quoted)
+    several = st.lists(matchers, min_size=1, max_size=2).map(lambda found: "{" + ",".join(found) + "}")
+    plain = words.map(lambda word: re.sub(r"\W", "_", word) or "served")
+    fixed = st.sampled_from(["served_total", '{__name__=~".+"}', "target_info", '{job!=""}', '{"served_total"}'])
+    return st.one_of(several, plain, quoted.map(lambda name: f"{{{name}}}"), fixed)
+
+
+def _promql_texts(words: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    shapes = [
+        "{0}",
+        "sum by (job, tier) ({0})",
+        "count({0}) or {1}",
+        "count_values('x', {0}) unless {1}",
+        "{0} * on () group_left (job) {1}",
+        "rate({0}[1h])",
+        "last_over_time({0}[1d]) offset -1h",
+        "max_over_time({0}[1h:1m])",
+        "label_join({0}, 'all', ' ', 'job', 'tier', '__name__')",
+        "info({0}, {1})",
+        "absent({0})",
+        "{0}[1d]",
+        "topk(5, {0}) @ 1704070800",
+        "sum({0}",
+    ]
+    return st.builds(
+        lambda shape, one, two: shape.format(one, two), st.sampled_from(shapes), _selectors(words), _selectors(words)
+    )
+
+
+def _promql(words: st.SearchStrategy[str]) -> st.SearchStrategy[Sent]:
+    """At fixed times: an answer says when it was asked for."""
+    texts, root = _promql_texts(words), "/prometheus/api/v1"
+    times = {"start": "1704067200", "end": "1704074400"}
+    labels = words.map(lambda word: re.sub(r"\W", "_", word) or "job") | st.sampled_from(["job", "__name__", "tier"])
+
+    def listed(path: str, selector: str | None) -> Sent:
+        return Sent("GET", f"{root}/{path}", query=times | ({"match[]": selector} if selector is not None else {}))
+
+    def ranged(text: str, partial: str) -> Sent:
+        given = {"query": text, "step": "600", "partial_response": partial, **times}
+        return Sent("GET", f"{root}/query_range", query=given)
+
+    paths = st.sampled_from(["series", "labels"]) | labels.map(lambda name: f"label/{name}/values")
+    checked = st.sampled_from(["query_exemplars", "format_query", "parse_query"])
+    return st.one_of(
+        texts.map(lambda text: Sent("GET", f"{root}/query", query={"query": text, "time": "1704070800"})),
+        st.builds(ranged, texts, st.sampled_from(["true", "false", ""])),
+        st.builds(listed, paths, st.none() | _selectors(words)),
+        st.builds(lambda path, text: Sent("GET", f"{root}/{path}", query=times | {"query": text}), checked, texts),
+        words.map(lambda word: Sent("GET", f"{root}/metadata", query={"metric": word})),
+        texts.map(lambda text: Sent("POST", "/api/v1/metrics/query", DAY | {"q": text, "step": "10m"})),
     )
 
 

@@ -125,6 +125,11 @@ class Tenant:
             for number in range(self.rows):
                 point = metric.gauge.data_points.add(time_unix_nano=start + number, as_int=self.byte)
                 point.attributes.add(key=self.word("key")).value.string_value = self.word("val")
+        served = scope.metrics.add(name="served")  # a series that all have
+        served.sum.is_monotonic, served.sum.aggregation_temporality = True, 2
+        point = served.sum.data_points.add(time_unix_nano=start, as_int=self.byte)
+        exemplar = point.exemplars.add(time_unix_nano=start, as_int=self.byte, trace_id=self.trace)
+        exemplar.filtered_attributes.add(key="tier").value.string_value = self.word("tier")
         return found.SerializeToString()
 
     def _traces(self, start: int) -> bytes:
