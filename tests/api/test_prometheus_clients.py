@@ -33,11 +33,11 @@ class Grafana:
     """The calls that Grafana's Prometheus data source makes, with its parameters: POST with a form for queries and
     lists, GET where the API has no POST, the key as a header or as the password of basic authentication."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, key: str = "secret") -> None:
         self._http = httpx.Client(
             base_url=root,
             timeout=60,
-            headers={"user-agent": "Grafana/12.1.0", "accept-encoding": "gzip", "authorization": "Bearer secret"},
+            headers={"user-agent": "Grafana/12.1.0", "accept-encoding": "gzip", "authorization": f"Bearer {key}"},
         )
 
     def resource(self, method: str, path: str, given: dict[str, Any]) -> Any:

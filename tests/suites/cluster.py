@@ -23,7 +23,7 @@ from lakerunner.index.index import Index
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import LOGS, METRICS, Signal
+from lakerunner.model.signal import LOGS, METRICS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
@@ -200,7 +200,7 @@ def _metric_segments(store: ObjectStore, organization: UUID) -> Iterator[Segment
         yield _segment(store, METRICS, organization, hour, request.SerializeToString())
 
 
-def _segment(store: ObjectStore, signal: Signal, organization: UUID, hour: int, data: bytes) -> Segment:
+def _segment(store: ObjectStore, signal: SignalSpec, organization: UUID, hour: int, data: bytes) -> Segment:
     source = SourceObject("tests", f"{signal.name}-{hour}", f"{hour}", len(data), START_NS)
     made = make_segments(signal, organization, "tests", [Raw(source, memoryview(data))], store.put)
     (segment,) = made.segments
