@@ -163,8 +163,8 @@ def _exponential(chance: random.Random) -> Values:
             counts, below, zero = {}, {}, 0.0
             schema, threshold = chance.choice((-1, 0, 1, 2)), chance.choice((0.0, 0.001, 2.0))
         if chance.random() < 0.01:
+            counts, below, zero, total = {}, {}, 0.0, 0.0  # a new chunk may tell the same by other buckets
             yield STALE
-            continue
         fresh = [1, -1][: 1 + signed] if not counts else []
         for sign in [*fresh, *([0] * chance.randrange(5))]:
             weight = float(chance.randrange(1, 4)) if whole else chance.random() * 2

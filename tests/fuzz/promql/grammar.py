@@ -199,16 +199,13 @@ class Grammar:
 
     def _of_histogram(self, depth: int) -> str:
         vector = self._histograms(depth)
-        classic = self._happens(0.3)
-        if classic:
+        if self._happens(0.3):
             vector = self._one((*words.CLASSIC, f"rate(latency_bucket[{self._one(words.RANGES)}])"))
         match self._chance.randrange(6):
             case 0 | 1:
                 return f"histogram_quantile({self._share(depth)}, {vector})"
             case 2:
-                # Of a classic histogram only one: bounds that are there twice Prometheus adds up for each anew.
-                most = 1 if classic else 4
-                shares = ", ".join(self._share(depth) for _ in range(self._chance.randint(1, most)))
+                shares = ", ".join(self._share(depth) for _ in range(self._chance.randint(1, 4)))
                 return f'histogram_quantiles({vector}, "{self._one(("q", "job", "le"))}", {shares})'
             case 3:
                 return f"histogram_fraction({self.number()}, {self.number()}, {vector})"

@@ -83,8 +83,10 @@ def check_one_side(both: Sides, matching: Matching, earlier: Callable[[int], obj
     twice = counts(both.one.present[rows], both.one_groups[rows], len(both)) > 1
     bad = twice.any(axis=0) & (any_many | filled)
     if bad.any():
-        earlier(int(np.argmax(bad)))
-        _refuse_duplicates(both, matching, rows[both.one.present[rows, np.argmax(bad)]])
+        first = int(np.argmax(bad))
+        if first:
+            earlier(first)
+        _refuse_duplicates(both, matching, rows[both.one.present[rows, first]])
 
 
 def _refuse_duplicates(both: Sides, matching: Matching, rows: Ints) -> None:

@@ -152,7 +152,9 @@ def _told(called: Called, argument: int) -> _Told:
     return _Told(called.notes, bare(called.call.arguments[argument]).span, called.steps)
 
 
-def _quantile_rows(both: _Both, q: Floats, told: _Told) -> list[tuple[Labels, Floats, Bools]]:
+def _quantile_rows(both: _Both, q: Floats, told: _Told) -> tuple[list[tuple[Labels, Floats, Bools]], Quantiles]:
+    """And what was done to classic histograms for it."""
+
     def of_native(histogram: Histogram, step: int, labels: Labels) -> float:
         value, fact = quantile(histogram, float(q[step]))
         told.nan(fact, labels)
@@ -161,17 +163,19 @@ def _quantile_rows(both: _Both, q: Floats, told: _Told) -> list[tuple[Labels, Fl
     numbers = _of_natives(both.vector, both.native, of_native)
     found = quantiles(both.classic, q)
     found.fall[~both.has_classic] = 0.0
-    told.raised(both.classic, found)
-    return [
+    rows = [
         *zip(both.vector.labels, numbers, both.native, strict=True),
         *zip(both.classic.labels, found.values, both.has_classic, strict=True),
     ]
+    return rows, found
 
 
 def _histogram_quantile(called: Called) -> Vector:
     q, told = _check_quantile(called, 0), _told(called, 1)
     both = _histograms(cast("Vector", called.arguments[1]), told)
-    return _answer(called, _quantile_rows(both, q, told))
+    rows, found = _quantile_rows(both, q, told)
+    told.raised(both.classic, found)
+    return _answer(called, rows)
 
 
 def _histogram_quantiles(called: Called) -> Vector:
@@ -179,9 +183,12 @@ def _histogram_quantiles(called: Called) -> Vector:
     told, label = _told(called, 0), cast("String", called.arguments[1]).value
     wanted = [_check_quantile(called, n) for n in range(2, len(called.arguments))]
     both = _histograms(cast("Vector", called.arguments[0]), told)
-    rows = []
+    rows, raised = [], False
     for q in wanted:
-        found = _quantile_rows(both, q, told)
+        found, classic = _quantile_rows(both, q, told)
+        if not raised:  # they are raised once, for all quantiles
+            told.raised(both.classic, classic)
+            raised = bool((classic.fall > 0).any())
         for text in dict.fromkeys(_quantile_text(value) for value in q.tolist()):
             here = np.array([_quantile_text(value) == text for value in q.tolist()])
             rows += [(labels_of({**dict(labels), label: text}), values, at & here) for labels, values, at in found]
