@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fuzz.promql import words
 from fuzz.promql.grammar import Query
 from lakerunner.model.errors import UserError
 from lakerunner.plan.vectors.expression import (
@@ -46,6 +47,10 @@ def _has_both(data: Mapping[str, Any]) -> bool:
     )
 
 
+def _may_be_histograms(node: Expression) -> bool:
+    return isinstance(node, Selector) and node.name in ("", *words.HISTOGRAMS)
+
+
 def _adds_anew(call: Call) -> bool:
     return call.function == "histogram_quantiles" and len(call.arguments) > 3
 
@@ -59,6 +64,8 @@ def _of_node(node: Expression) -> str | None:
         case Call("histogram_quantile" | "histogram_quantiles" | "histogram_fraction"):
             if any(isinstance(one, Unary) or (isinstance(one, Binary) and one.op in "-*/") for one in _nodes(node)):
                 return "counts below zero have no rank: what comes of them depends on what empty buckets a chunk has"
+        case Call("changes", (of,)) if any(_may_be_histograms(one) for one in _nodes(of)):
+            return "a histogram that a new chunk tells by other empty buckets counts as changed"
         case Subquery() if isinstance(node.offset, int) and node.offset < 0:
             if any(isinstance(one, Selector) and one.at is not None for one in _nodes(node.inner)):
                 return "@ inside a subquery that looks ahead is off, where it begins with the query"
