@@ -12,7 +12,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,7 +75,13 @@ def sample_lake(directory: Path, series: int, hours: int = HOURS) -> Iterator[Sa
             made = [one for part in pool.map(_hour, [(directory, series, n) for n in range(hours)]) for one in part]
         (directory / "segments.pickle").write_bytes(pickle.dumps(made))
         marker.write_text(json.dumps(size))
-    segments = tuple(pickle.loads((directory / "segments.pickle").read_bytes()))
+    with indexed(directory, pickle.loads((directory / "segments.pickle").read_bytes())) as lake:
+        yield lake
+
+
+@contextmanager
+def indexed(directory: Path, segments: Sequence[Segment]) -> Iterator[SampleLake]:
+    """These segments in a PostgreSQL of their own, as long as the context lasts."""
     with EmbeddedPostgres(directory / "postgres") as url:
         index = Index.open(url, connections=2)
         try:
@@ -86,7 +92,7 @@ def sample_lake(directory: Path, series: int, hours: int = HOURS) -> Iterator[Sa
                     index.commit(Commit((segment,), (), ()))
         finally:
             index.close()
-        yield SampleLake(directory, segments, url)
+        yield SampleLake(directory, tuple(segments), url)
 
 
 def load_prometheus(url: str, series: int) -> None:
@@ -109,26 +115,31 @@ def load_prometheus(url: str, series: int) -> None:
 
 def request(series: int, hour: int) -> bytes:
     """The hour's samples of all series, series by series."""
-    names = labels(series)
-    blocks = _written(np.arange(PER_HOUR) * STEP_MS + OPENING_MS + hour * HOUR_MS, _values(series, hour))
-    return b"".join(delimited(_ONE, head + block) for head, block in zip(names, blocks, strict=True))
-
-
-def labels(series: int) -> list[bytes]:
-    """Of each series the labels, as a request has them."""
-    named = []
-    for number in range(series):
-        instance = number // 7
-        own = {"job": f"service-{instance % JOBS}", "instance": f"10.0.{instance // 250}.{instance % 250}:9100"}
-        named.append({"__name__": "m", **own, "path": f"/api/{number % 7}", "zone": "abc"[instance % 3]})
+    named = [counter(number) for number in range(series)]
     for number in range(BUCKETED):
         own = {"job": f"service-{number % JOBS}", "instance": f"10.0.0.{number}:9100"}
         named += [{"__name__": "h_bucket", **own, "le": bound} for bound in BOUNDS]
-    pairs = (sorted(one.items()) for one in named)
-    return [
-        b"".join(delimited(_ONE, delimited(_ONE, n.encode()) + delimited(_TWO, v.encode())) for n, v in one)
-        for one in pairs
-    ]
+    return written(named, np.arange(PER_HOUR) * STEP_MS + OPENING_MS + hour * HOUR_MS, _values(series, hour))
+
+
+def written(named: Iterable[dict[str, str]], times: Any, values: Any) -> bytes:
+    """A request with these samples of series of these labels."""
+    blocks = zip(named, _samples(times, values), strict=True)
+    return b"".join(delimited(_ONE, _labels(labels) + samples) for labels, samples in blocks)
+
+
+def counter(number: int) -> dict[str, str]:
+    """The labels of series n of `m`."""
+    instance = number // 7
+    own = {"job": f"service-{instance % JOBS}", "instance": f"10.0.{instance // 250}.{instance % 250}:9100"}
+    return {"__name__": "m", **own, "path": f"/api/{number % 7}", "zone": "abc"[instance % 3]}
+
+
+def _labels(named: dict[str, str]) -> bytes:
+    return b"".join(
+        delimited(_ONE, delimited(_ONE, name.encode()) + delimited(_TWO, value.encode()))
+        for name, value in sorted(named.items())
+    )
 
 
 def _values(series: int, hour: int) -> Any:
@@ -141,7 +152,7 @@ def _values(series: int, hour: int) -> Any:
     return np.concatenate([counters, buckets]).astype(np.float64)
 
 
-def _written(times: Any, values: Any) -> list[bytes]:
+def _samples(times: Any, values: Any) -> list[bytes]:
     """The samples of each series, as a request has them: all times take the same number of bytes."""
     stamps = np.frombuffer(b"".join(varint(int(at)) for at in times), np.uint8).reshape(len(times), -1)
     head = delimited(_TWO, bytes(10 + stamps.shape[1]))[:2] + tag(1, FIXED64)

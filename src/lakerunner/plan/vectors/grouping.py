@@ -17,7 +17,7 @@ import numpy as np
 from lakerunner.model.labels import NAME, NO_LABELS, Labels
 from lakerunner.plan.vectors.arrays import Ints
 
-_KEPT = 32  # groupings; a dashboard repeats a few over the same series
+_KEPT = 2_000_000  # series of all groupings together; a dashboard repeats a few over the same series
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class _Remembered:
     def __init__(self) -> None:
         self._lock = Lock()
         self._entries: OrderedDict[tuple[int, tuple[str, ...], bool], tuple[Sequence[Labels], Groups]] = OrderedDict()
+        self._size = 0
 
     def groups(self, labels: Sequence[Labels], names: tuple[str, ...], without: bool) -> Groups:
         key = (id(labels), names, without)
@@ -48,9 +49,11 @@ class _Remembered:
                 return entry[1]
         groups = _grouped(labels, frozenset(names), without)
         with self._lock:
-            self._entries[key] = (labels, groups)
-            while len(self._entries) > _KEPT:
-                self._entries.popitem(last=False)
+            if key not in self._entries:
+                self._entries[key] = (labels, groups)
+                self._size += 1 + len(labels)
+            while self._size > _KEPT:
+                self._size -= 1 + len(self._entries.popitem(last=False)[1][0])
         return groups
 
 

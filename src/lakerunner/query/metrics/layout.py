@@ -26,7 +26,8 @@ from lakerunner.query.metrics.series import Known, SeriesTable
 from lakerunner.query.metrics.view import FURTHER_LABEL, SPREAD, Facet, Kind
 
 _Key = tuple[Labels, str | None]  # labels in common, and the further label of a spread group
-_BLOCKS_KNOWN = 16
+_BLOCKS_KNOWN = 64
+_LEAST = 300_000  # samples of a block that is made only to be worked out beside others
 _SPREAD_WEIGHT = 16  # as many samples a point of a spread group counts for
 
 
@@ -68,11 +69,13 @@ class Layout:
         rows: Ints = total[self.offsets[1:]] - total[self.offsets[:-1]]
         return np.where(self.spread, _SPREAD_WEIGHT * rows, rows)
 
-    def blocks(self, shard: Shard, most: int) -> Iterator[Block]:
-        """The shard's groups in parts of at most `most` samples, but at least one group."""
+    def blocks(self, shard: Shard, most: int, parts: int = 1) -> Iterator[Block]:
+        """The shard's groups in parts of at most `most` samples, but at least one group; in so many parts at least,
+        where these are not too small."""
         before = np.append(0, np.cumsum(self.weights))
         share = before[:-1] * shard.of // max(int(before[-1]), 1)
         first, end = (int(n) for n in np.searchsorted(share, [shard.number, shard.number + 1]))
+        most = min(most, max(_LEAST, -(-int(before[end] - before[first]) // parts)))
         while first < end:
             until = max(int(np.searchsorted(before, before[first] + most, side="right")) - 1, first + 1)
             yield self._block(first, min(until, end))

@@ -1,14 +1,16 @@
 """A unit of metrics, worked out by a worker of this process: samples block by block, each evaluated as it comes.
 
-What always holds: at most one block of samples is in memory, and of its series so many are evaluated at once that their
-values are no more than POINTS_AT_ONCE, whatever the number of series and steps; a unit that would give more points than
-it may is refused, with the limit's name. The cut depends on the data and the query alone.
+What always holds: at most as many blocks of samples are in memory as there are cores, and one more, and of the series of
+each so many are evaluated at once that their values are no more than POINTS_AT_ONCE, whatever the number of series and
+steps; a unit that would give more points than it may is refused, with the limit's name. The cut depends on the data and
+the query alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -94,13 +96,16 @@ class MetricsRunning:
             yield Piece(Listed(self._listed(task, segments)))
             return
         blocks = self._segments.samples(segments, self._unit.selection)
-        for block in blocks:
-            self._check_wanted()
-            if isinstance(task, Fetch):
-                yield Piece(block)
-            else:
-                yield from (self._evaluated(task, part) for part in _parts(task, block))
+        for pieces in self._segments.each(partial(self._pieces, task, part) for part in blocks.parts()):
+            yield from pieces
         self.account += blocks.account
+
+    def _pieces(self, task: Evaluate | Fetch, block: Callable[[], Samples]) -> list[Piece]:
+        self._check_wanted()
+        samples = block()
+        if isinstance(task, Fetch):
+            return [Piece(samples)]
+        return [self._evaluated(task, part) for part in _parts(task, samples)]
 
     def _evaluated(self, task: Evaluate, block: Samples) -> Piece:
         bounds = Bounds(self._unit.max_points, self._check_wanted)

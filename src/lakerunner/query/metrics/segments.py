@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 from uuid import UUID
 
 import pyarrow.parquet as pq
@@ -41,13 +43,15 @@ from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import Known, SeriesTable
 from lakerunner.query.metrics.spread import COLUMNS
 
-BLOCK_SAMPLES = 16_000_000
+BLOCK_SAMPLES = 4_000_000
+_BESIDE = 4  # blocks at least, to be worked out beside each other; whatever the cores, so that sums are cut alike
 KEEP_BYTES = 512 << 20  # of numbers that were read, 16 bytes each
 MOST_SERIES = 2_000_000  # that are known of all organizations, about 1 GB
-_TABLES, _LAYOUTS, _FOOTERS = 256 << 20, 128 << 20, 64 << 20  # bytes kept
+_TABLES, _LAYOUTS, _FOOTERS = 256 << 20, 256 << 20, 64 << 20  # bytes kept
 _METRICS_ASKED_FOR = 64  # by name; of more it says little
 _SERIES, _STATISTICS = "series", "statistics"
 _generations = count()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +68,9 @@ class MetricSegments:
 
     def __init__(self, cache: SegmentCache, *, threads: int = 0, keep_bytes: int = KEEP_BYTES) -> None:
         self._cache = cache
-        self._pool = ThreadPoolExecutor(threads or os.cpu_count() or 1, thread_name_prefix="metric-segments")
+        self.threads = threads or os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="metric-segments")
+        self._blocks = ThreadPoolExecutor(self.threads, thread_name_prefix="metric-blocks")
         self._lock = Lock()
         self._known: OrderedDict[UUID, tuple[int, Known]] = OrderedDict()
         self._tables: Kept[SeriesTable] = Kept(_TABLES)
@@ -79,7 +85,24 @@ class MetricSegments:
         before the first block is asked for."""
         return Blocks(self, tuple(segments), selection, block_samples)
 
+    def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
+        """What each call gives, in their order; as many are worked out at once as there are cores, and no more wait
+        to be taken."""
+        waiting: deque[Future[T]] = deque()
+        try:
+            for call in calls:
+                waiting.append(self._blocks.submit(call))
+                if len(waiting) > self.threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+            wait(waiting)
+
     def close(self) -> None:
+        self._blocks.shutdown()
         self._pool.shutdown()
 
     # For this package
@@ -116,9 +139,9 @@ class MetricSegments:
         layout = self._layouts.get(key)
         if layout is None:
             prepared = self.prepared(ordered)
-            with prepared.known.lock:
-                layout = lay_out(prepared.known, prepared.tables, matchers)
-            self._layouts.put(key, layout, layout.bytes)
+            with prepared.known.lock:  # whoever else wants this one has waited for it here
+                layout = self._layouts.get(key) or lay_out(prepared.known, prepared.tables, matchers)
+                self._layouts.put(key, layout, layout.bytes)
         return ordered, layout
 
     @contextmanager
@@ -184,35 +207,54 @@ class MetricSegments:
 
 
 class Blocks:
-    """Iterated over once. `account` is what it took so far, from any thread."""
+    """Iterated over once, or its parts taken once. `account` is what it took so far, from any thread."""
 
     def __init__(self, owner: MetricSegments, segments: tuple[Segment, ...], selection: Selection, most: int) -> None:
-        self.account = Account()
         self._owner = owner
         self._segments = segments
         self._selection = selection
         self._most = most
+        self._lock = Lock()
+        self._account = Account()
+        self._asked: set[UUID] = set()
+        self._read: set[UUID] = set()
+
+    @property
+    def account(self) -> Account:
+        with self._lock:
+            by_series, asked, read = len(self._segments) - len(self._asked), len(self._asked), len(self._read)
+            left_out = {_SERIES: by_series, _STATISTICS: asked - read}
+            pruned = {why: number for why, number in left_out.items() if number}
+            return self._account + Account(read=read, pruned=pruned)
 
     def __iter__(self) -> Iterator[Samples]:
+        return (part() for part in self.parts())
+
+    def parts(self) -> Iterator[Callable[[], Samples]]:
+        """Each gives the samples of one block; they may be called from several threads at once."""
         selection = self._selection
         began = time.monotonic()
         segments, layout = self._owner.layout(self._segments, selection.matchers)
+        self._add(Account(seconds={"series": time.monotonic() - began}))
         test = Test(selection.matchers)
-        self.account += Account(seconds={"series": time.monotonic() - began})
-        read: set[UUID] = set()
-        asked: set[UUID] = set()
-        for block in layout.blocks(selection.shard, self._most):
-            began = time.monotonic()
-            with self._owner.reading(segments, block, (selection.start, selection.end)) as (reading, account):
-                fetched = time.monotonic()
-                samples = block_samples(block, reading, test)
-            asked |= {segments[n].id for n in (*block.plain.by_table, *block.spread.by_table)}
-            read |= {file.segment.id for file in reading.files.values()}
-            seconds = {"fetch": fetched - began, "run": time.monotonic() - fetched}
-            self.account += replace(account, pruned={}, read=0, rows=len(samples.times), seconds=seconds)
-            yield samples
-        left_out = {_SERIES: len(segments) - len(asked), _STATISTICS: len(asked) - len(read)}
-        self.account += Account(read=len(read), pruned={why: number for why, number in left_out.items() if number})
+        for block in layout.blocks(selection.shard, self._most, _BESIDE):
+            yield partial(self._samples, segments, block, test)
+
+    def _samples(self, segments: tuple[Segment, ...], block: Block, test: Test) -> Samples:
+        began = time.monotonic()
+        with self._owner.reading(segments, block, (self._selection.start, self._selection.end)) as (reading, account):
+            fetched = time.monotonic()
+            samples = block_samples(block, reading, test)
+        seconds = {"fetch": fetched - began, "run": time.monotonic() - fetched}
+        with self._lock:
+            self._asked |= {segments[n].id for n in (*block.plain.by_table, *block.spread.by_table)}
+            self._read |= {file.segment.id for file in reading.files.values()}
+        self._add(replace(account, pruned={}, read=0, rows=len(samples.times), seconds=seconds))
+        return samples
+
+    def _add(self, account: Account) -> None:
+        with self._lock:
+            self._account += account
 
 
 def in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
