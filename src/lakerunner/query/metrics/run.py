@@ -1,9 +1,9 @@
 """A unit of metrics, worked out by a worker of this process: samples block by block, each evaluated as it comes.
 
-What always holds: at most as many blocks of samples are in memory as there are cores, and one more, and of the series of
-each so many are evaluated at once that their values are no more than POINTS_AT_ONCE, whatever the number of series and
-steps; a unit that would give more points than it may is refused, with the limit's name. The cut depends on the data and
-the query alone.
+What always holds: at most as many blocks of samples are in memory as there are cores, and one more, and of the series
+of each so many are evaluated at once that their values are no more than POINTS_AT_ONCE, whatever the number of series
+and steps; a unit that would give more points than it may is refused, with the limit's name. The cut depends on the data
+and the query alone.
 """
 
 from __future__ import annotations
