@@ -331,6 +331,23 @@ def test_past_a_limit_the_query_is_refused_by_its_name(lake: MetricLake, workers
         asked(engine_of(lake, workers), "max_over_time(temperature[100y:1ms])", Steps(T0, T0))
 
 
+def test_what_is_past_any_limit_or_beyond_all_time(lake: MetricLake, workers: list[Named]) -> None:
+    engine = engine_of(lake, workers)
+    for text in ("max_over_time(sum(temperature)[10d:1ms])", "sum_over_time(sum_over_time(vector(1)[90y:1s])[90y:1s])"):
+        with pytest.raises(TooLarge, match="metrics_max_samples"):
+            asked(engine, text)
+    for beyond in ("temperature offset -290y", "temperature @ 9e15", "temperature offset 290y"):
+        assert shown(asked(engine, beyond)) == {}
+
+
+def test_samples_of_all_parts_together_are_counted(lake: MetricLake, workers: list[Named]) -> None:
+    """Each part alone is within the limit."""
+    points = len(HOURS) * len(shown(asked(engine_of(lake, workers), "temperature")))
+    in_parts = {"shard_rows": 400, "limits": {"max_samples": points - 1}}
+    with pytest.raises(TooLarge, match="metrics_max_samples"):
+        asked(engine_of(lake, workers, **in_parts), "temperature")
+
+
 def test_a_query_that_takes_too_long_or_is_cancelled_ends(lake: MetricLake, workers: list[Named]) -> None:
     with pytest.raises(UserError, match="stopped after 0 s: limit query_seconds"):
         asked(engine_of(lake, workers, limits={"seconds": 0.0}), "sum(temperature)")

@@ -200,7 +200,7 @@ class Fetching:
     picked: Account = field(default_factory=Account)
 
     def __post_init__(self) -> None:
-        self._gather = MetricsGather(self.engine.workers)
+        self._gather = MetricsGather(self.engine.workers, self.engine.limits.max_samples)
         self._stopped = Event()
         self._late = Event()
         self._timer = Timer(self.engine.limits.seconds, self._end_late)

@@ -8,16 +8,16 @@ is away from a worker, one other is tried.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from threading import Event, Lock
-from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable
 from lakerunner.model.time import TimeRange
+from lakerunner.plan.vectors.bounds import too_many_samples
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
 from lakerunner.query.assign import ranked
@@ -31,10 +31,13 @@ _AT_ONCE_PER_WORKER = 2
 
 
 class MetricsGather:
-    """For one query. `run` is for one thread at a time; `close` for any."""
+    """For one query. `run` is for one thread at a time; `close` for any. `max_points` of all pieces of a run: more are
+    TooLarge as soon as they are here."""
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, max_points: int = 1 << 62) -> None:
         self._known = workers
+        self._max_points = max_points
+        self._points = 0
         self._lock = Lock()
         self._closed = Event()
         self._running: set[Answer] = set()
@@ -43,6 +46,7 @@ class MetricsGather:
 
     def run(self, units: Sequence[MetricsUnit]) -> list[list[Piece]]:
         """The pieces of each unit."""
+        self._points = 0
         workers = {worker.name: worker for worker in self._known.here()}
         if not workers:
             raise Unavailable("no query worker is there: see the setting workers")
@@ -51,7 +55,13 @@ class MetricsGather:
         at_once = min(_AT_ONCE, _AT_ONCE_PER_WORKER * len(workers), len(units))
         with ThreadPoolExecutor(max(1, at_once), "metrics-gather") as pool:
             futures = [pool.submit(self._unit, unit, n, workers) for n, unit in enumerate(units)]
-            return _all(futures)
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                self.close()  # what the others still do is for nothing
+                raise
 
     def close(self) -> None:
         self._closed.set()
@@ -86,31 +96,35 @@ class MetricsGather:
 
     def _attempt(self, unit: MetricsUnit, worker: Worker) -> list[Piece]:
         answer = worker.run(unit)
+        pieces: list[Piece] = []
         with closing(answer):
             with self._lock:
                 self._running.add(answer)
             try:
                 if self._closed.is_set():
                     raise cancelled()
-                pieces = list(_pieces(answer))
+                for piece in _pieces(answer):
+                    pieces.append(piece)
+                    self._hold(piece.points)
+            except Unavailable:  # another begins anew
+                with self._lock:
+                    self._points -= sum(piece.points for piece in pieces)
+                raise
             finally:
                 with self._lock:
                     self._running.discard(answer)
         self._add(answer.account + Account(workers={worker.name: 1}))
         return pieces
 
+    def _hold(self, points: int) -> None:
+        with self._lock:
+            self._points += points
+        if self._points > self._max_points:
+            raise too_many_samples(self._max_points)
+
     def _add(self, account: Account) -> None:
         with self._lock:
             self.account += account
-
-
-def _all(futures: Sequence[Future[Any]]) -> list[Any]:
-    try:
-        return [future.result() for future in futures]
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        raise
 
 
 def _pieces(answer: Answer) -> Iterable[Piece]:

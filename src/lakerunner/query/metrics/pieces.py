@@ -39,6 +39,18 @@ class Piece:
     value: Vector | Partial | Samples | Listed
     notes: tuple[Note, ...] = ()
 
+    @property
+    def points(self) -> int:
+        """Values that it holds."""
+        match self.value:
+            case Vector(_, values):
+                return values.size
+            case Samples(_, _, times):
+                return len(times)
+            case Partial(_, arrays):
+                return sum(array.size for array in arrays.values())
+        return 0
+
 
 class Pieces(Protocol):
     """An Answer (query/answer.py) of pieces. One thread reads it, any thread may close it."""

@@ -23,7 +23,7 @@ from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
 from lakerunner.plan.vectors.evaluate import Evaluator, most_steps
 from lakerunner.plan.vectors.expression import Aggregate, Matcher
 from lakerunner.plan.vectors.function import Function
-from lakerunner.plan.vectors.values import Partial, Samples, Vector
+from lakerunner.plan.vectors.values import Samples, Vector
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.failures import cancelled
 from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, to_batch
@@ -135,7 +135,7 @@ class MetricsRunning:
     def _limited(self, segments: tuple[Segment, ...]) -> Iterator[Piece]:
         points = 0
         for piece in self._over(segments):
-            points += _points(piece)
+            points += piece.points
             if points > self._unit.max_points:
                 raise too_many_samples(self._unit.max_points)
             yield piece
@@ -162,14 +162,3 @@ def _parts(task: Evaluate, block: Samples) -> Iterator[Samples]:
         return
     for first in range(0, len(block), at_once):
         yield block.between(first, min(first + at_once, len(block)))
-
-
-def _points(piece: Piece) -> int:
-    match piece.value:
-        case Vector(_, values):
-            return values.size
-        case Samples(_, _, times):
-            return len(times)
-        case Partial(_, arrays):
-            return sum(array.size for array in arrays.values())
-    return 0
