@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,8 +87,14 @@ QUESTIONS = (
 class Side:
     """One that answers PromQL over HTTP."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, processes: Sequence[int]) -> None:
+        self._processes = processes
         self._client = httpx.Client(base_url=url, timeout=120, headers={"accept-encoding": "identity"})
+
+    def cpu_seconds(self) -> float:
+        """Of all of its processes, so far."""
+        fields = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in self._processes)
+        return sum(int(one[11]) + int(one[12]) for one in fields) / os.sysconf("SC_CLK_TCK")
 
     def ask(self, question: Question, turn: int) -> tuple[float, bytes]:
         parameters = question.parameters(turn)
@@ -149,18 +155,19 @@ def prometheus(lake: SampleLake, series: int) -> Iterator[Side | None]:
     arguments = [f"--config.file={directory / 'prometheus.yml'}", f"--storage.tsdb.path={directory / 'data'}"]
     arguments += [f"--web.listen-address={listen}", "--web.enable-remote-write-receiver"]
     arguments += ["--storage.tsdb.retention.time=100y", "--query.max-samples=500000000"]
-    with running_peer("prometheus", arguments, f"http://{listen}/-/ready", directory / "log"):
+    with running_peer("prometheus", arguments, f"http://{listen}/-/ready", directory / "log") as process:
         marker = directory / "loaded"
         if not marker.exists():
             load_prometheus(f"http://{listen}", series)
             marker.touch()
-        yield Side(f"http://{listen}")
+        yield Side(f"http://{listen}", [process.popen.pid])
 
 
 @contextmanager
 def ours(lake: SampleLake, home: Path, workers: int) -> Iterator[Side]:
     with ExitStack() as stack:
         environment = lake.environment | {"LAKERUNNER_ORG_QUERIES_PER_SECOND": "100000"}
+        processes = []
         if workers:
             ports = [free_port() for _ in range(workers)]
             for number, port in enumerate(ports):
@@ -168,12 +175,12 @@ def ours(lake: SampleLake, home: Path, workers: int) -> Iterator[Side]:
                 own.mkdir(parents=True)
                 arguments = ["query-worker", "--home", str(own), "--listen", f"127.0.0.1:{port}"]
                 process = stack.enter_context(lakerunner(arguments, own / "log", environment))
+                processes.append(process.popen.pid)
                 url = f"http://127.0.0.1:{port}/healthz"
                 wait_until(lambda url=url: _answers(url), "a worker", 60, process.text)  # type: ignore[misc]
             environment["LAKERUNNER_WORKERS"] = ",".join(f"http://127.0.0.1:{port}" for port in ports)
         served = stack.enter_context(query_api(home / "api", environment))
-        print(f"query-api is process {served.process.popen.pid}")
-        yield Side(f"{served.url}/prometheus")
+        yield Side(f"{served.url}/prometheus", [*processes, served.process.popen.pid])
 
 
 def _answers(url: str) -> bool:
@@ -187,20 +194,23 @@ def run(sides: list[Side], questions: list[Question], repeat: int, scan: float) 
     good = True
     for question in questions:
         times: list[list[float]] = [[] for _ in sides]
+        cpu = [0.0] * len(sides)
         for turn in range(repeat + 1):  # the first one warms both
             answers = []
             for number, side in enumerate(sides):
+                before = side.cpu_seconds()
                 seconds, body = side.ask(question, turn)
                 answers.append(body)
                 if turn:
                     times[number].append(seconds)
+                    cpu[number] += side.cpu_seconds() - before
             if len(sides) > 1 and (how := differ(*answers)):
                 sys.exit(f"{question.name}: the answers differ: {how}")
-        good = report(question, times, scan) and good
+        good = report(question, times, cpu, scan) and good
     return good
 
 
-def report(question: Question, times: list[list[float]], scan: float) -> bool:
+def report(question: Question, times: list[list[float]], cpu: list[float], scan: float) -> bool:
     mine = statistics.median(times[0])
     if len(times) == 1:
         print(f"{question.name:30} {mine * 1e3:9.1f} ms   {mine / scan:6.2f}x of DuckDB's scan")
@@ -209,8 +219,8 @@ def report(question: Question, times: list[list[float]], scan: float) -> bool:
     best = min(times[0]) / min(times[1])
     aim = "" if question.target is None else f" (target {question.target}x)"
     print(
-        f"{question.name:30} {mine * 1e3:9.1f} ms   Prometheus {theirs * 1e3:9.1f} ms   {mine / theirs:5.2f}x, "
-        f"of the best turns {best:5.2f}x{aim}"
+        f"{question.name:30} {mine * 1e3:8.1f} ms   Prometheus {theirs * 1e3:8.1f} ms   {mine / theirs:5.2f}x{aim}, "
+        f"of the best turns {best:.2f}x, of CPU time {cpu[0] / max(cpu[1], 0.01):.2f}x"
     )
     return question.target is None or mine / theirs <= question.target
 
