@@ -13,7 +13,7 @@ import pytest
 
 from lakerunner.api.formats.series_rows import warm
 from lakerunner.api.prometheus import MetricsLimits
-from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
 from lakerunner.model.labels import NAME, labels_of
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.time import TimeRange
@@ -339,7 +339,7 @@ FAILURES: list[tuple[LakerunnerError, int, str]] = [
 
 
 def test_the_engines_own_end_of_time_is_a_timeout_too() -> None:
-    late = ScriptedMetrics([UserError("stopped after 300 s: limit query_seconds")])
+    late = ScriptedMetrics([TooLong("stopped after 300 s: limit query_seconds")])
     with metrics_server(ScriptedLake(answers={"q": late}), NOW * 1_000_000) as url:
         response = get(f"{url}/prometheus/api/v1/query", query="q")
         assert (response.status_code, response.json()["errorType"]) == (503, "timeout")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import Absent, Corrupt, LakerunnerError, Position, Unavailable, UserError
 from lakerunner.model.fingerprint import digest64, field_fingerprints
-from lakerunner.model.labels import Labels
+from lakerunner.model.labels import labels_of, labels_text, value_of, without_name
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization, checked_name
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import LOGS, METRICS, SIGNALS, TRACES, SignalSpec, signal_named
@@ -90,11 +90,24 @@ def test_a_source_needs_its_identity() -> None:
 
 
 def test_labels_are_sorted_and_unique() -> None:
-    assert Labels.of({"b": "2", "a": "1"}).pairs == (("a", "1"), ("b", "2"))
-    assert Labels.of({"b": "2", "a": "1"}).get("b") == "2"
-    assert Labels.of({"a": "1"}).fingerprint != Labels.of({"a": "2"}).fingerprint
-    with pytest.raises(ValueError, match="sorted and unique"):
-        Labels((("b", "1"), ("a", "1")))
+    assert labels_of({"b": "2", "a": "1", "c": ""}) == (("a", "1"), ("b", "2"))
+    assert labels_of([("a", "1"), ("a", "2")]) == (("a", "2"),)
+    labels = labels_of({"__name__": "up", "__unit__": "s", "job": "a"})
+    assert (value_of(labels, "job"), value_of(labels, "pod")) == ("a", "")
+    assert without_name(labels) == (("job", "a"),)
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ({}, "{}"),
+        ({"__name__": "up"}, "up"),
+        ({"__name__": "up", "job": 'a"b'}, 'up{job="a\\"b"}'),
+        ({"__name__": "http.server", "k8s.pod": "x"}, '{"http.server", "k8s.pod"="x"}'),
+    ],
+)
+def test_labels_are_written_as_promql_writes_them(labels: dict[str, str], text: str) -> None:
+    assert labels_text(labels_of(labels)) == text
 
 
 def test_signals_are_rows_of_a_table() -> None:
