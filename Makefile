@@ -23,8 +23,8 @@ $(STAMP): requirements.lock pyproject.toml
 run: setup ## start everything with demo data and keep it running (Ctrl-C stops)
 	$(BIN)/lakerunner demo --home .lakerunner
 
-test: setup ## the tests, under ten minutes on two cores
-	$(BIN)/pytest -m "not slow"
+test: setup ## the tests, in as many processes as there are cores (four at most)
+	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile
 
 test-all: setup ## all tests, the slow ones too, on newly drawn examples
 	EXAMPLES=random $(BIN)/pytest
