@@ -16,8 +16,10 @@ import os
 import secrets
 import shutil
 import socket
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from random import SystemRandom
 from subprocess import CompletedProcess
 from types import TracebackType
 
@@ -29,7 +31,9 @@ _USER = "lakerunner"
 _INIT_SECONDS = 120
 _START_SECONDS = 60  # recovery after a crash included
 _STOP_SECONDS = 20
-_PORT_TRIES = 5
+_PORT_TRIES = 10
+_PORTS = (15_000, 32_000)
+_chance = SystemRandom()
 
 # Small, and as durable as any: fsync, full_page_writes and synchronous_commit stay on, as they are by default.
 _SETTINGS = {
@@ -226,10 +230,12 @@ def _sync(directory: Path) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Below those that the system hands out by itself: one of these may be some client's before the server has it."""
+    while True:
+        port = _chance.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _last_lines(text: str) -> str:
