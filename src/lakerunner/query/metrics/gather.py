@@ -139,9 +139,10 @@ def _pieces(answer: Answer) -> Iterable[Piece]:
 
 
 def _ranked(unit: MetricsUnit, number: int, workers: dict[str, Worker]) -> list[str]:
-    """Units over the same segments fall to different workers, the same ones every time."""
-    first = unit.segments[0].id.int if unit.segments else 0
-    return ranked(UUID(int=(first + number) % (1 << 128)), workers)
+    """Units over the same segments fall to one worker after the other, to the same ones every time."""
+    names = ranked(unit.segments[0].id if unit.segments else UUID(int=0), workers)
+    first = number % len(names)
+    return names[first:] + names[:first]
 
 
 def _missing(unit: MetricsUnit, error: Exception) -> Missing:
