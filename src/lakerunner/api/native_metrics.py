@@ -28,6 +28,7 @@ from lakerunner.api.errors import error_body
 from lakerunner.api.formats.format import closing
 from lakerunner.api.formats.metric_events import group_events
 from lakerunner.api.formats.prometheus_json import result_json
+from lakerunner.api.formats.sse import Signs
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.native import BODY_MAX_BYTES, HEARTBEAT_SECONDS, event, tag_asked_for, text_in, value_events
 from lakerunner.api.native_lookup import MAX_LISTED
@@ -185,7 +186,7 @@ def _family(name: str, known: dict[str, list[dict[str, str]]]) -> str:
 
 
 async def _events(answer: MetricsAnswer, asked: PromqlAsked) -> AsyncGenerator[bytes]:
-    signs = _Signs(answer)
+    signs = Signs(answer, event, HEARTBEAT_SECONDS)
     chunks = in_thread(chunk for group in answer for chunk in group_events(group))
     try:
         async for chunk in with_signs(chunks, signs.after, min(PROGRESS_SECONDS, HEARTBEAT_SECONDS)):
@@ -211,19 +212,3 @@ def _last_word(answer: MetricsAnswer, asked: PromqlAsked) -> dict[str, Any]:
     text = asked.question.text
     notes = {f"{level}s": notes_texts(answer.notes, level, text) for level in ("warning", "info")}
     return {"step": asked.question.steps.step, **notes, **closing(answer.account)}
-
-
-class _Signs:
-    """How many segments are done, when that has changed; a heartbeat where nothing else was to be said for long."""
-
-    def __init__(self, answer: MetricsAnswer) -> None:
-        self._answer = answer
-        self._last = (0, 0)
-
-    def after(self, silent_seconds: float) -> bytes | None:
-        account = self._answer.account
-        now = (account.done, account.considered)
-        if now != self._last:
-            self._last = now
-            return event("progress", {"segments_done": now[0], "segments_total": now[1]})
-        return event("heartbeat") if silent_seconds >= HEARTBEAT_SECONDS else None

@@ -6,8 +6,8 @@ response without either broke off.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Protocol
 
 import orjson
 from starlette.responses import Response
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from lakerunner.api.errors import error_body
 from lakerunner.api.formats.format import Close, Format, batches_of, closing, columns, log_bug, schema_of
 from lakerunner.api.stream import Stream, with_signs
+from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.rows import json_rows
 
@@ -28,7 +29,7 @@ async def _respond(answer: Answer, close: Close) -> Response:
 
 async def _events(answer: Answer) -> AsyncGenerator[bytes]:
     rows = _Rows(answer)
-    signs = _Signs(answer)
+    signs = Signs(answer, lambda kind, fields: _event({"type": kind, **(fields or {})}), HEARTBEAT_SECONDS)
     every = min(PROGRESS_SECONDS, HEARTBEAT_SECONDS)
     try:
         async for chunk in with_signs(rows.events(), signs.after, every):
@@ -52,11 +53,21 @@ class _Rows:
             yield b"".join(b'data: {"type":"result","data":' + row + b"}\n\n" for row in json_rows(batch))
 
 
-class _Signs:
-    """How many segments are done, when that has changed; a heartbeat where nothing else was to be said for long."""
+class Accounted(Protocol):
+    @property
+    def account(self) -> Account: ...
 
-    def __init__(self, answer: Answer) -> None:
+
+class Signs:
+    """How many segments are done, when that has changed; a heartbeat where nothing else was to be said for long.
+    `event` writes one of a kind, with its fields if it has any."""
+
+    def __init__(
+        self, answer: Accounted, event: Callable[[str, dict[str, Any] | None], bytes], heartbeat_seconds: float
+    ) -> None:
         self._answer = answer
+        self._event = event
+        self._heartbeat_seconds = heartbeat_seconds
         self._last = (0, 0)
 
     def after(self, silent_seconds: float) -> bytes | None:
@@ -64,8 +75,8 @@ class _Signs:
         now = (account.done, account.considered)
         if now != self._last:
             self._last = now
-            return _event({"type": "progress", "segments_done": now[0], "segments_total": now[1]})
-        return _event({"type": "heartbeat"}) if silent_seconds >= HEARTBEAT_SECONDS else None
+            return self._event("progress", {"segments_done": now[0], "segments_total": now[1]})
+        return self._event("heartbeat", None) if silent_seconds >= self._heartbeat_seconds else None
 
 
 def _event(value: dict[str, Any]) -> bytes:

@@ -80,8 +80,10 @@ class MetricsGather:
             try:
                 return self._attempt(unit, workers[name])
             except Lost as error:
-                self._lost[name] = str(error)
-                failure = Unavailable(f"no query worker can be reached: {'; '.join(self._lost.values())}")
+                with self._lock:
+                    self._lost[name] = str(error)
+                    told = "; ".join(self._lost.values())
+                failure = Unavailable(f"no query worker can be reached: {told}")
             except Busy as error:
                 failure = error
             except Unavailable as error:

@@ -6,11 +6,8 @@ should not wait for that. What is not asked for here is compiled when it is.
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import numpy as np
 
-from lakerunner.model.errors import LakerunnerError
 from lakerunner.plan.vectors.evaluate import evaluate
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.plan.vectors.values import Samples, Steps
@@ -31,15 +28,14 @@ _USUAL = (
     "deriv(m[5m]) + predict_linear(m[5m], 60)",
     "changes(m[5m]) + resets(m[5m])",
     "histogram_quantile(0.9, sum by (le) (rate(m[5m])))",
-    "round(m ^ 2, 0.1) * on (job) group_left () m",
+    "round(m ^ 2, 0.1) * on (job, le) group_left () m",
 )
 
 
 def warm() -> None:
     steps = Steps(60_000, 600_000, 60_000)
     for text in _USUAL:
-        with suppress(LakerunnerError):
-            evaluate(resolve(parse(text), steps, False), steps, _Few(), FUNCTIONS)
+        evaluate(resolve(parse(text), steps, False), steps, _Few(), FUNCTIONS)
 
 
 class _Few:
