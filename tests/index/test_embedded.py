@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -92,6 +93,23 @@ def test_it_starts_keeps_its_data_and_stops(tmp_path: Path) -> None:
     assert "database system is shut down" in (server.directory / "data" / "server.log").read_text()
     with EmbeddedPostgres(server.directory) as again:
         assert rows_kept(again) == 10
+
+
+def test_it_comes_back_where_it_was_unless_another_is_there(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path)
+    url = server.start()
+    server.stop()
+    assert server.start() == url
+    server.stop()
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", urlsplit(url).port))
+        taken.listen()
+        moved = server.start()
+    with psycopg.connect(moved) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    server.stop()
+    assert urlsplit(moved).port != urlsplit(url).port
 
 
 def test_only_who_knows_the_password_gets_in(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import UUID
 
-import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
@@ -130,8 +129,6 @@ def cluster(directory: Path) -> Iterator[Cluster]:
         postgres = EmbeddedPostgres(directory / "postgres")
         url = postgres.start()
         stack.callback(postgres.stop)
-        port, patch = urlsplit(url).port, stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setattr("lakerunner.index.embedded._free_port", lambda: port)  # it comes back where it was
         index = Index.open(url, connections=2)
         index.migrate()
         store = open_store(address)

@@ -65,6 +65,7 @@ class EmbeddedPostgres:
         self._lock: int | None = None
         self._account: Account | None = None
         self._url = ""
+        self._port = 0  # where it was last, so that clients find it there again
 
     def __enter__(self) -> str:
         return self.start()
@@ -184,15 +185,16 @@ class EmbeddedPostgres:
         (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def _start_server(self, account: Account) -> int:
-        """The port. It was free a moment before; if another took it since, the next one is tried."""
+        """The port: the one it had before, or one that was free a moment ago; if that is taken, the next."""
         log = self._data / "server.log"
         if log.exists():
             log.rename(self._data / "server.log.before")
-        for _ in range(_PORT_TRIES):
-            port = _free_port()
+        for attempt in range(_PORT_TRIES):
+            port = self._port if self._port and attempt == 0 else _free_port()
             options = " ".join(f"-c {name}={value}" for name, value in {**_SETTINGS, "port": port}.items())
             result = self._control(account, _START_SECONDS, "start", "-l", str(log), "-o", options)
             if result.returncode == 0:
+                self._port = port
                 return port
             said = log.read_text(errors="replace") if log.exists() else result.stdout
             if "could not bind" not in said:
