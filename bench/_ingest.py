@@ -29,8 +29,9 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline import segments
-from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, warm
+from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group
 from lakerunner.pipeline.java import java_home
+from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 from lakerunner.pipeline.unpack import unpack
 

@@ -16,8 +16,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from _ingest import LIMITS, Bench, Input, rows_of, timed, write_input
 from lakerunner.objects.open import StoreAddress
-from lakerunner.pipeline.ingest import ingest_box, warm
+from lakerunner.pipeline.ingest import ingest_box
 from lakerunner.pipeline.java import java_home
+from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 
 MASTERS = ("local[1]", "local[2]", "local-cluster[1,1,1024]", "local-cluster[2,1,1024]")

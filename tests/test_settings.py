@@ -54,4 +54,4 @@ def test_a_store_is_below_home_unless_told() -> None:
 
 def test_every_setting_has_its_reason() -> None:
     assert all(why for _, _, why in describe())
-    assert len(describe()) <= 60
+    assert len(describe()) <= 80

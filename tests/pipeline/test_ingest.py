@@ -23,7 +23,8 @@ from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split, warm
+from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split
+from lakerunner.pipeline.job import warm
 from servers.spark import spark_session
 
 ORGANIZATION = UUID(int=7)

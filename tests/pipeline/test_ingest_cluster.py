@@ -16,7 +16,8 @@ from lakerunner.bus.topics import IngestBox
 from lakerunner.demo.shop import Shop
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
-from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split, warm
+from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split
+from lakerunner.pipeline.job import warm
 from servers.spark import spark_session
 
 pytestmark = pytest.mark.slow

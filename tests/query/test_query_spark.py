@@ -24,7 +24,7 @@ from lakerunner.model.signal import METRICS, TRACES
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
-from lakerunner.pipeline.ingest import warm
+from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.outgrown import Outgrown

@@ -26,7 +26,8 @@ from lakerunner.model.source import Route, SourceObject, SourceState
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.ingest import IngestLimits, warm
+from lakerunner.pipeline.ingest import IngestLimits
+from lakerunner.pipeline.job import warm
 from lakerunner.services.announce import arrival_of
 from lakerunner.services.ingest import Ingest, IngestParts
 from lakerunner.services.logs import configure_logs

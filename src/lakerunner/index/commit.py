@@ -21,13 +21,18 @@ from lakerunner.model.source import SourceObject, SourceState
 
 @dataclass(frozen=True)
 class Commit:
-    """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload)."""
+    """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload). `rolled` are
+    segments whose rows the new windows hold, `basis` all that these were made of; `rolled_of` says whose they are, as
+    there may be no window to tell."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
     replaced: tuple[UUID, ...] = ()
     messages: tuple[tuple[str, bytes], ...] = ()
+    rolled: tuple[UUID, ...] = ()
+    basis: segment_rows.Basis | None = None
+    rolled_of: UUID | None = None
 
     def __post_init__(self) -> None:
         if len({segment.organization for segment in self.segments}) > 1:
@@ -44,7 +49,7 @@ class Commit:
     @property
     def organization(self) -> UUID | None:
         """None where there are no segments to tell."""
-        return self.segments[0].organization if self.segments else None
+        return self.segments[0].organization if self.segments else self.rolled_of
 
 
 def write(transaction: Transaction, commit: Commit) -> None:
@@ -52,7 +57,10 @@ def write(transaction: Transaction, commit: Commit) -> None:
     back."""
     ids = _lock_sources(transaction, commit)
     if commit.organization is not None:
+        if commit.basis is not None:
+            segment_rows.check_basis(transaction, commit.organization, commit.basis)
         segment_rows.replace(transaction, commit.organization, commit.replaced)
+        segment_rows.roll(transaction, commit.organization, commit.rolled)
         segment_rows.insert(transaction, commit.segments)
     _finish_sources(transaction, commit, ids)
     if commit.messages:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,17 @@ from lakerunner.plan.scan import Condition
 # So many groups of fingerprints are asked for at once, each in its place in queries/segments.sql; more prune no better.
 _SETS_KEPT = 1000
 _WANTED = ("wanted_1", "wanted_2", "wanted_3", "wanted_4")
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What windows were made of: all live segments of a collector's tier with rows in the range."""
+
+    collector: str
+    signal: str
+    frequency_ms: int
+    time: TimeRange
+    segments: frozenset[UUID]
 
 
 class Segments:
@@ -93,6 +105,29 @@ def replace(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -
         raise Conflict(f"a segment to replace is not live any more: one of {_names(old)}")
 
 
+def roll(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
+    """Conflict if one of them is not a live segment of the organization."""
+    old = set(ids)
+    if old and transaction.run("segments.roll", {"organization": organization, "ids": list(old)}) < len(old):
+        raise Conflict(f"a segment that was rolled up is not live any more: one of {_names(old)}")
+
+
+def check_basis(transaction: Transaction, organization: UUID, basis: Basis) -> None:
+    """Conflict if there is more, or less, than the work was made of. Until the transaction ends no other commits
+    windows of this collector's tier: so what is committed last was made of all that those before it were made of."""
+    of_tier = {
+        "organization": organization,
+        "collector": basis.collector,
+        "signal": basis.signal,
+        "frequency_ms": basis.frequency_ms,
+    }
+    transaction.rows("segments.lock_tier", {"tier": "/".join(map(str, of_tier.values()))})
+    between = {"start_ns": basis.time.start_ns, "end_ns": basis.time.end_ns}
+    there = {id_ for (id_,) in transaction.rows("segments.live_ids", of_tier | between)}
+    if there != basis.segments:
+        raise Conflict("segments have come or gone since they were rolled up: look again")
+
+
 class _ColumnSets:
     """Sets never change and are shared by many segments: each is read once, and the last used are kept. Safe to use
     from many threads."""
@@ -142,12 +177,13 @@ def _values(segment: Segment) -> dict[str, Any]:
         "statistics": json.dumps(dict(segment.statistics), allow_nan=False),
         "fingerprints": list(segment.fingerprints),
         "ingested": segment.ingested,
+        "rolled": segment.rolled,
     }
 
 
 def _segment(row: tuple[Any, ...], sets: Mapping[int, tuple[Column, ...]]) -> Segment:
     (id_, organization, collector, signal, start_ns, end_ns, rows, size, sort_version) = row[:9]
-    (frequency_ms, level, statistics, fingerprints, ingested, column_set) = row[9:]
+    (frequency_ms, level, statistics, fingerprints, ingested, rolled, column_set) = row[9:]
     return Segment(
         id=id_,
         organization=organization,
@@ -163,6 +199,7 @@ def _segment(row: tuple[Any, ...], sets: Mapping[int, tuple[Column, ...]]) -> Se
         statistics=statistics,
         fingerprints=tuple(fingerprints),
         ingested=ingested,
+        rolled=rolled,
     )
 
 

@@ -28,6 +28,21 @@ POINTS = {
     "before-commit": "all segments of a box are written, and not committed",
     "after-commit": "they are committed, and the box is not given up",
     "after-ingest": "the box is given up",
+    "before-merge": "a task is about to read segments to merge",
+    "after-merge": "the merged segment is written, and nobody knows it",
+    "before-swap": "all segments of a merge are written, and not committed",
+    "after-swap": "they are committed, and the box is not given up",
+    "after-compact": "the box is given up",
+    "before-window": "a task is about to read segments to roll up",
+    "after-window": "the windows are written, and nobody knows them",
+    "before-roll": "all windows of a box are written, and not committed",
+    "after-roll": "they are committed, and the box is not given up",
+    "after-rollup": "the box is given up",
+    "before-expire": "the sweeper has found segments past their retention",
+    "after-expire": "they are marked, and their files are there",
+    "before-sweep": "the sweeper is about to delete files",
+    "after-sweep": "some files are deleted, and their rows are there",
+    "after-forget": "the rows of deleted files are gone",
 }
 
 

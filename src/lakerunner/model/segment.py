@@ -31,7 +31,7 @@ class Segment:
     """`frequency_ms` is 0 for raw rows, else the rollup window. `level` counts compactions.
     `fingerprints` prune (model/fingerprint.py); `statistics` inform (docs/formats/index.md). `ingested` is its place in
     the order in which the index took segments in, which says whose samples count; 0: the index has yet to give it
-    one."""
+    one. `rolled`: the next tier has all of its rows in its windows (metrics)."""
 
     id: UUID
     organization: UUID
@@ -47,6 +47,7 @@ class Segment:
     statistics: Mapping[str, Any] = field(default_factory=dict)
     fingerprints: tuple[int, ...] = ()
     ingested: int = field(default=0, compare=False)
+    rolled: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         checked_name("collector", self.collector)

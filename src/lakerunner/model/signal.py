@@ -140,6 +140,28 @@ _METRICS = pa.schema(
     ]
 )
 
+# A row of a rollup is a window of a series: `timestamp` is its end, `start_timestamp` its start, model/tier.py. What
+# describes the series is as in the last point of the window. For numbers `scale`, `zero_count`, `positive` and
+# `negative` are a histogram of the values (scale 6), and `count` is how many are in it; for histograms their own
+# columns are the merged one. docs/formats/rollups.md.
+_WINDOW = [
+    pa.field("chq_rollup_count", pa.uint64()),  # of samples that are numbers; null: the window holds histograms
+    pa.field("chq_rollup_sum", pa.float64()),
+    pa.field("chq_rollup_sum_error", pa.float64()),  # what the sum's rounding lost: add it where sums are added
+    pa.field("chq_rollup_min", pa.float64()),
+    pa.field("chq_rollup_max", pa.float64()),
+    pa.field("chq_rollup_first", pa.float64()),
+    pa.field("chq_rollup_first_timestamp", TIME),
+    pa.field("chq_rollup_last", pa.float64()),
+    pa.field("chq_rollup_last_timestamp", TIME),
+    pa.field("chq_rollup_increase", pa.float64()),  # from first to last, over resets
+    pa.field("chq_rollup_reset_sum", pa.float64()),  # the values before resets, added
+    pa.field("chq_rollup_resets", pa.uint64()),  # samples below the one before them in the window
+    pa.field("chq_rollup_changes", pa.uint64()),  # samples unlike the one before them in the window
+    pa.field("chq_rollup_stale_timestamp", TIME),  # of the last stale marker in the window
+]
+_ROLLUPS = pa.schema([*(field for field in _METRICS if field.name not in ("value", "int_value", "is_int")), *_WINDOW])
+
 _TRACES = pa.schema(
     [
         pa.field("timestamp", TIME, nullable=False),  # start of the span
@@ -199,7 +221,14 @@ METRICS = SignalSpec(
     sequences=("timestamp", "value", "int_value"),
 )
 TRACES = SignalSpec("traces", "spans", _TRACES, ("trace_id", "timestamp"), 1, 20_000, ("trace_id",))
+# Of the signal metrics too: what segments with a frequency_ms hold.
+ROLLUPS = SignalSpec("metrics", "rollups", _ROLLUPS, METRICS.sort_by, 1, 50_000, (), sequences=("timestamp",))
 SIGNALS = {spec.name: spec for spec in (LOGS, METRICS, TRACES)}
+
+
+def spec_of(signal: str, frequency_ms: int) -> SignalSpec:
+    """What segments of this signal and frequency hold."""
+    return ROLLUPS if frequency_ms else SIGNALS[signal]
 
 
 def signal_named(name: str) -> SignalSpec:

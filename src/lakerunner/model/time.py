@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime
 SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS
 HOUR_NS = 3600 * SECOND_NS
-_UNITS_NS = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": 24 * HOUR_NS}
-_DURATION = re.compile(r"(\d{1,9})([smhd])")
-_DAY_NS = 24 * HOUR_NS
+DAY_NS = 24 * HOUR_NS
+_UNITS_NS = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS, "w": 7 * DAY_NS, "y": 365 * DAY_NS}
+_DURATION = re.compile(r"(\d{1,9})([smhdwy])")
 MIN_NS = -(2**63)
 MAX_NS = 2**63 - 1
 
@@ -40,14 +40,14 @@ def hour_of(time_ns: int) -> datetime:
 
 
 def duration_ns(text: str) -> int | None:
-    """`90s`, `15m`, `24h` or `7d` in nanoseconds; None for any other text."""
+    """`90s`, `15m`, `24h`, `7d`, `4w` or `2y` in nanoseconds; None for any other text."""
     found = _DURATION.fullmatch(text)
     return int(found[1]) * _UNITS_NS[found[2]] if found else None
 
 
 def time_text(time_ns: int) -> str:
     """ISO 8601 with a blank, as DuckDB writes it; nine digits where there is a fraction."""
-    days, rest = divmod(time_ns, _DAY_NS)
+    days, rest = divmod(time_ns, DAY_NS)
     seconds, fraction = divmod(rest, SECOND_NS)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     day = date.fromordinal(date(1970, 1, 1).toordinal() + days)

@@ -11,44 +11,34 @@ Unavailable, and then the same box may simply be tried again; a worker that died
 
 from __future__ import annotations
 
-import pickle
-import threading
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from typing import TYPE_CHECKING, Any
 
 from lakerunner.bus.topics import IngestBox
-from lakerunner.model.errors import Absent, Corrupt, Crashed, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
 from lakerunner.model.failpoint import arm, reach
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.job import run
 from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.unpack import unpack
 
 if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 JOB_GROUP = "ingest"
 _TASK_MIN_BYTES = 1 << 20  # of packed input: below it, starting a task costs more than it saves
 _AHEAD_OBJECTS = 8  # hides the store's latency; a task computes on one core meanwhile
 _AHEAD_BYTES = 32 << 20
-_CANCEL_SECONDS = 5.0
-_TRACE_FRAMES = -6  # the innermost ones; those above are Spark's and ours for every task
 
 
 @dataclass(frozen=True)
@@ -70,28 +60,14 @@ class BoxResult:
     failed: tuple[tuple[SourceObject, str], ...]
 
 
-@dataclass(frozen=True)
-class _Trouble:
-    """An exception on its way from a task to the driver: raised there, it would cost the worker its life."""
-
-    error: Exception
-    trace: str
-
-
 def ingest_box(
     spark: SparkSession, box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
 ) -> BoxResult:
     """Write the box's segments in one Spark job. Unavailable if the store is away, Crashed if a worker died;
     interrupted, it cancels its job."""
     groups = split(box, spark.sparkContext.defaultParallelism)
-    outcomes = _run(spark, groups, partial(_attempt, address=address, limits=limits, mappings=mappings))
-    results = []
-    for outcome in outcomes:
-        if isinstance(outcome, _Trouble):
-            outcome.error.add_note(f"in a task of the job:\n{outcome.trace}")
-            raise outcome.error
-        results.append(outcome)
-    return _joined(results)
+    task = partial(ingest_group, address=address, limits=limits, mappings=mappings)
+    return _joined(run(spark, JOB_GROUP, groups, task))
 
 
 def ingest_group(
@@ -130,33 +106,6 @@ def split(box: IngestBox, slots: int) -> list[IngestBox]:
         groups[lightest].append(source)
         loads[lightest] += source.size
     return [replace(box, sources=tuple(sorted(group))) for group in groups if group]
-
-
-def warm(spark: SparkSession) -> None:
-    """Start the workers, so that the first box finds them ready."""
-    slots = spark.sparkContext.defaultParallelism
-    _run(spark, list(range(slots)), _nothing)
-
-
-def probe(spark: SparkSession) -> None:
-    """Whether workers live at all; Unavailable if not even one that does nothing comes back."""
-    _run(spark, [0], _nothing)
-
-
-def _attempt(box: IngestBox, address: StoreAddress, limits: IngestLimits, mappings: Mappings) -> BoxResult | _Trouble:
-    try:
-        return ingest_group(box, address, limits, mappings)
-    except Exception as error:  # noqa: BLE001 - reported: the driver raises it
-        trace = "".join(traceback.format_exception(error, limit=_TRACE_FRAMES))
-        return _Trouble(_portable(error), trace)
-
-
-def _portable(error: Exception) -> Exception:
-    """The error itself where it can be sent, else one that says the same."""
-    try:
-        return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever keeps it from travelling, its text goes
-        return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _batches(
@@ -240,47 +189,3 @@ def _joined(results: Sequence[BoxResult]) -> BoxResult:
         tuple(source for result in results for source in result.done),
         tuple(failure for result in results for failure in result.failed),
     )
-
-
-def _run(spark: SparkSession, items: list[T], task: Callable[[T], R]) -> list[R]:
-    """One job, one task per item, the answers in the items' order. RuntimeError if there is no JVM any more."""
-    if not items:
-        return []
-    context = spark.sparkContext
-    try:
-        context.setJobGroup(JOB_GROUP, "ingest")
-        return context.parallelize(items, len(items)).map(task).collect()
-    except Py4JJavaError as error:
-        raise _explained(error) from None
-    except (Py4JError, ConnectionError) as error:
-        # An interrupt that hits py4j between a question and its answer shows as the confusion it left behind.
-        if isinstance(error.__context__, KeyboardInterrupt):
-            _cancel(context)
-            raise error.__context__ from None
-        raise RuntimeError(f"Spark's Java process has ended: {error}") from None
-    except BaseException:
-        _cancel(context)
-        raise
-
-
-def _cancel(context: SparkContext) -> None:
-    """Our own connection waits for the job's answer, so the cancelling goes over another thread's."""
-    cancelling = threading.Thread(target=context.cancelJobGroup, args=(JOB_GROUP,), daemon=True)
-    cancelling.start()
-    cancelling.join(_CANCEL_SECONDS)
-
-
-def _explained(error: Py4JJavaError) -> Exception:
-    """What Spark says, without the frames of its own code. A task reports its exceptions itself, so what comes
-    this way is a lost worker or executor, a cancelled job, or something in a task's answer that cannot travel."""
-    message = str(error.java_exception.getMessage()).partition("\n\tat ")[0].strip()
-    if "[SPARK_JOB_CANCELLED]" in message:
-        return Unavailable("the Spark job was cancelled")
-    _, traced, trace = message.partition("PythonException: Traceback")
-    if traced:
-        return RuntimeError(f"a Spark task failed: Traceback{trace}")
-    return Crashed(f"Spark did not finish the job: {message}")
-
-
-def _nothing(_: int) -> None:
-    """The task of a job that only wants the workers to be there."""

@@ -23,7 +23,8 @@ from lakerunner.model.failpoint import reach
 from lakerunner.model.signal import SignalSpec
 from lakerunner.model.source import SourceObject, SourceState
 from lakerunner.objects.open import StoreAddress
-from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, probe
+from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
+from lakerunner.pipeline.job import probe
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.services import meters
 from lakerunner.services.attempts import cut

@@ -7,8 +7,8 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from lakerunner.pipeline.ingest import warm
 from lakerunner.pipeline.java import java_home
+from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings

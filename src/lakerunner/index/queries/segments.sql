@@ -6,11 +6,11 @@ ON CONFLICT (id) DO NOTHING
 -- name: insert
 INSERT INTO lrdb.segments
     (id, organization, collector, signal, start_ns, end_ns, frequency_ms, level, sort_version, rows, bytes,
-     column_set, statistics, fingerprints, ingested)
+     column_set, statistics, fingerprints, ingested, rolled)
 VALUES
     (%(id)s, %(organization)s, %(collector)s, %(signal)s, %(start_ns)s, %(end_ns)s, %(frequency_ms)s, %(level)s,
      %(sort_version)s, %(rows)s, %(bytes)s, %(column_set)s, %(statistics)s::json, %(fingerprints)s::bigint[],
-     coalesce(nullif(%(ingested)s::bigint, 0), nextval('lrdb.segments_ingested')))
+     coalesce(nullif(%(ingested)s::bigint, 0), nextval('lrdb.segments_ingested')), %(rolled)s)
 ON CONFLICT (id) DO NOTHING
 
 -- name: replace
@@ -21,11 +21,30 @@ WITH replaced AS (
 )
 UPDATE lrdb.segments AS s SET state = 'replaced', replaced_at = now() FROM replaced AS r WHERE s.id = r.id
 
+-- name: roll
+-- Their rows are in the windows of the next tier.
+WITH rolled AS (
+    SELECT id FROM lrdb.segments
+    WHERE id = ANY(%(ids)s::uuid[]) AND organization = %(organization)s AND state = 'live'
+    ORDER BY id FOR UPDATE
+)
+UPDATE lrdb.segments AS s SET rolled = true FROM rolled AS r WHERE s.id = r.id
+
+-- name: lock_tier
+-- One commit of windows of a collector's tier at a time: each sees what the one before it made of.
+SELECT pg_advisory_xact_lock(hashtextextended(%(tier)s, 7))
+
+-- name: live_ids
+-- Of one collector's tier, those with a row in the range.
+SELECT id FROM lrdb.segments
+WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
+  AND frequency_ms = %(frequency_ms)s AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+
 -- name: pick
 -- Both are half-open: a segment that ends where the range starts holds nothing of it. The condition is said twice,
 -- once for each of the two indexes over time.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
   AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -42,7 +61,7 @@ WITH overlapping AS (
       AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
 ), wanted AS (
     SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-           statistics, '{}'::bigint[] AS fingerprints, ingested, column_set
+           statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
     FROM lrdb.segments
     WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
       AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -56,7 +75,7 @@ SELECT considered, wanted.* FROM overlapping LEFT JOIN wanted ON true ORDER BY s
 
 -- name: get
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, fingerprints, ingested, column_set
+       statistics, fingerprints, ingested, rolled, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND id = ANY(%(ids)s::uuid[])
 ORDER BY start_ns, id
