@@ -34,10 +34,11 @@ from lakerunner.pipeline.steps.message import plain_texts
 from lakerunner.pipeline.steps.metric_names import first_rows, prometheus_names
 from lakerunner.pipeline.steps.take import Slices, flattened, slices_array, take
 
-_LABELS = pa.list_(
+LABELS = pa.list_(
     pa.struct([("name", pa.string()), ("escaped", pa.string()), ("value", pa.string())]),
 )
-_AS_STORED = (
+# What a point says of its series in columns of its own.
+AS_STORED = (
     "series",
     "metric_name",
     "metric_type",
@@ -56,7 +57,7 @@ def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
     rows = layout.rows
     first = first_rows(rows, order)
     chosen = order[first]
-    columns = {name: _stored(rows, name, chosen) for name in _AS_STORED}
+    columns = {name: _stored(rows, name, chosen) for name in AS_STORED}
     columns["first_row"] = pa.array(first)
     columns["rows"] = pa.array(np.diff(np.append(first, len(order))))
     columns["prometheus_name"], columns["prometheus_escaped"] = prometheus_names(rows, chosen)
@@ -67,8 +68,12 @@ def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
         columns["labels"] = _labels(own, resource)
     columns["as_sent"] = pa.array(np.full(len(chosen), rows.prometheus))
     columns["resource"] = resource.lists(resource.names).take(pa.array(resource.place))
+    return series_file(pa.table(columns))
+
+
+def series_file(table: pa.Table) -> pa.Buffer:
+    """The file of this table, whose columns stand as table_of_series has them."""
     sink = pa.BufferOutputStream()
-    table = pa.table(columns)
     coded = ["metric_name", "metric_type", "temporality", "unit", "description", "service_name", "scope_name"]
     coded += ["scope_version", "prometheus_name", "prometheus_escaped"]
     coded += [f"{name}.list.element.{leaf}" for name in ("labels", "resource") for leaf in ("name", "escaped", "value")]
@@ -203,5 +208,5 @@ def _label_lists(offsets: Any, names: list[str], key: Any, texts: pa.Array, esca
         pa.array([escape(name) for name in names], pa.string()).take(chosen),
         texts,
     ]
-    labels = pa.StructArray.from_arrays(arrays, fields=list(_LABELS.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), labels).cast(_LABELS)
+    labels = pa.StructArray.from_arrays(arrays, fields=list(LABELS.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), labels).cast(LABELS)
