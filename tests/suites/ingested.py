@@ -122,9 +122,10 @@ def _resource(holder: Any, chance: random.Random) -> Any:
 
 
 def _attributes(attributes: Any, chance: random.Random) -> None:
-    for key in chance.sample(["k", "le", "job", "id", "rare", "many"], chance.randrange(3)):
+    """Some twice, which leaves strings for the map, as do strings of a key whose values are mostly numbers."""
+    for key in chance.choices(["k", "le", "job", "id", "count"], k=chance.randrange(4)):
         value = attributes.add(key=key).value
-        match chance.randrange(6):
+        match chance.randrange(6) if key != "count" else chance.choice([0, 0, 0, 0, 0, 2]):
             case 0:
                 value.int_value = chance.randrange(3)
             case 1:

@@ -22,12 +22,13 @@ def column(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
 
 
 def codes(array: pa.Array) -> tuple[Any, pa.Array]:
-    """(a number for each row, the values that have these numbers); -1 is null."""
-    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    return coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), coded.dictionary
+    """(a number for each row, the values that have these numbers). No row has null."""
+    coded = plain(array).dictionary_encode()
+    return coded.indices.to_numpy(), coded.dictionary
 
 
 def changes(array: pa.Array) -> Any:
-    """For each row but the first, whether it has another value than the row before. No row has null."""
+    """For each row whether it has another value than the row before; of the first it is said. No row has null."""
     values = plain(array)
-    return pc.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
+    differs = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
+    return np.append(True, differs)

@@ -48,8 +48,7 @@ class SeriesSide:
     def add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        new = np.ones(batch.num_rows, np.bool_)
-        new[1:] = changes(batch.column("metric_name")) | changes(batch.column("series"))
+        new = changes(batch.column("metric_name")) | changes(batch.column("series"))
         new[0] = not self._goes_on(batch)
         place = np.flatnonzero(new)
         chosen = batch.select([name for name in AS_STORED if name in batch.schema.names]).take(pa.array(place))

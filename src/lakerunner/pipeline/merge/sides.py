@@ -11,10 +11,16 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from lakerunner.model.hll import CARDINALITY
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Column, Segment
-from lakerunner.model.signal import METRICS, ROLLUPS, SignalSpec
+from lakerunner.model.signal import LOGS, METRICS, ROLLUPS, TRACES, SignalSpec
+from lakerunner.model.text_index import SIDE_FILE
+from lakerunner.pipeline.merge.cardinality import CardinalitySide
 from lakerunner.pipeline.merge.series import SeriesSide
+from lakerunner.pipeline.merge.texts import TextSide
+from lakerunner.pipeline.merge.traces import TraceSide
+from lakerunner.pipeline.steps.trace_index import TRACE_INDEX
 
 ReadSide = Callable[[Segment, str], memoryview | None]
 
@@ -33,14 +39,15 @@ class Side(Protocol):
 Build = Callable[[Sequence[Segment], ReadSide, Sequence[Column]], Side]
 
 
-def _series(inputs: Sequence[Segment], read_side: ReadSide, _: Sequence[Column]) -> Side:
-    return SeriesSide(inputs, read_side)
-
-
 # By the table that a spec's rows are in SQL: the name of each side file, and who builds it.
 SIDES: Mapping[str, Mapping[str, Build]] = {
-    METRICS.table: {SERIES_TABLE: _series},
-    ROLLUPS.table: {SERIES_TABLE: _series},
+    LOGS.table: {SIDE_FILE: lambda _inputs, _read_side, columns: TextSide(columns)},
+    METRICS.table: {SERIES_TABLE: lambda inputs, read_side, _columns: SeriesSide(inputs, read_side)},
+    ROLLUPS.table: {
+        SERIES_TABLE: lambda inputs, read_side, _columns: SeriesSide(inputs, read_side),
+        CARDINALITY: lambda _inputs, _read_side, _columns: CardinalitySide(),
+    },
+    TRACES.table: {TRACE_INDEX: lambda _inputs, _read_side, _columns: TraceSide()},
 }
 
 
@@ -50,4 +57,4 @@ def sides_of(
     """The builders of all side files of a segment of this spec, by the file's name. `inputs` are the segments that its
     rows come from, `read_side` gives the bytes of a file beside one of them, None where there is none; `columns` are
     those of the new segment, as `Segment.columns`."""
-    return {name: build(inputs, read_side, columns) for name, build in SIDES.get(spec.table, {}).items()}
+    return {name: build(inputs, read_side, columns) for name, build in SIDES[spec.table].items()}

@@ -1,18 +1,20 @@
 """The text index of a log segment: docs/formats/text_index.md states the file, model/text_index.py reads it.
 
-Comes in: a segment's layout and the row numbers in their order. Goes out: the bytes of its side file: for each row
-group of the segment which tokens, grams of ids and trigrams its messages have, and which grams of ids the strings among
-its records' own attributes. The same rows give the same bytes.
+Comes in: a segment's layout and the row numbers in their order, or the texts of one row group after the other. Goes
+out: the bytes of its side file: for each row group of the segment which tokens, grams of ids and trigrams its messages
+have, and which grams of ids the strings among its records' own attributes. The same rows give the same bytes.
 
-Texts are folded into a scratch buffer and read there once. What was found in a row group is kept as hashes, until the
-largest row group says how large all blooms must be.
+Texts are folded into a scratch buffer and read there once. What was found in a row group is kept as hashes, on disk
+where they are many, until the largest row group says how large all blooms must be.
 """
 
 from __future__ import annotations
 
+from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES, LOGS
@@ -39,6 +41,7 @@ from lakerunner.pipeline.steps.order import row_groups
 
 # A row group with more entries of a kind is taken to have them all: so an index cannot outgrow its segment.
 MAX_ENTRIES = 1 << 20
+HASHES_IN_MEMORY = 32 << 20  # bytes; a segment that ingest makes seldom has more
 _RECENT = 1 << 15
 _TOKEN, _RUN = 1, 2  # classes of folded bytes
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
@@ -72,31 +75,66 @@ class Found(NamedTuple):
     scratch: Any
 
 
-def text_index(layout: Layout, order: Any) -> bytes:
+class Strings(NamedTuple):
+    """Texts of a row group: `size` bytes each that stand in `data` from `at` on; it has PADDING behind them."""
+
+    data: Any
+    at: Any
+    size: Any
+
+
+def text_index(layout: Layout, order: Any) -> pa.Buffer:
     """The side file of the segment that has these rows."""
-    groups = row_groups(order, layout.rows.sizes[order], LOGS.row_group_rows)
-    entries = [_entries(layout, group) for group in groups]
-    parts, sizes = [], []
-    for number, bloom in enumerate(BLOOMS):
-        of_groups = [of_group[number] for of_group in entries]
-        rows = bloom.bits * max(1 if hashes is None else len(hashes) for hashes in of_groups)
-        bits = np.zeros(-(-rows * len(groups) // 8), np.uint8)
-        for group, hashes in enumerate(of_groups):
-            if hashes is None:
-                _set_all(bits, rows, group, len(groups))
-            else:
-                _set_bits(bits, hashes, (rows, bloom.probes), group, len(groups))
-        parts.append(bits.tobytes())
-        sizes += [rows, bloom.probes]
-    return b"".join([HEADER.pack(MAGIC, VERSION, 0, len(groups), *sizes), *parts])
-
-
-def _entries(layout: Layout, group: Any) -> tuple[Any, Any, Any]:
-    """The hashes of the tokens, grams and trigrams of these rows; None for a kind of which there are too many."""
     rows = layout.rows
-    message = rows.column("message", Texts)
-    attached = rows.attached[ATTRIBUTES.map_column]
-    longest = max(int(message.size[group].max()), int(rows.sizes[group].max()))
+    message, attached = rows.column("message", Texts), rows.attached[ATTRIBUTES.map_column]
+    made = TextIndexFile()
+    for group in row_groups(order, rows.sizes[order], LOGS.row_group_rows):
+        at, size = _long_strings(attached.values, attached.first, group)
+        made.add(Strings(rows.data, message.at[group], message.size[group]), Strings(rows.data, at, size))
+    return made.finish()
+
+
+class TextIndexFile:
+    """The side file, row group by row group."""
+
+    def __init__(self) -> None:
+        self._hashes = SpooledTemporaryFile(HASHES_IN_MEMORY)  # noqa: SIM115 - closed when it is read
+        # Of each row group, how many hashes it has of each kind; None: too many.
+        self._counts: list[list[int | None]] = []
+
+    def add(self, messages: Strings, *values: Strings) -> None:
+        """The next row group: its messages, and the strings among its records' own attributes."""
+        counts: list[int | None] = []
+        for hashes in _entries(messages, values):
+            counts.append(None if hashes is None else len(hashes))
+            if hashes is not None:
+                self._hashes.write(hashes.data)
+        self._counts.append(counts)
+
+    def finish(self) -> pa.Buffer:
+        groups = len(self._counts)
+        most = [max(1 if count is None else count for count in of_kind) for of_kind in zip(*self._counts, strict=True)]
+        rows = [bloom.bits * entries for bloom, entries in zip(BLOOMS, most, strict=True)]
+        ends = np.cumsum([HEADER.size, *(-(-of_kind * groups // 8) for of_kind in rows)]).tolist()
+        file = np.zeros(ends[-1], np.uint8)
+        sizes = [size for of_kind, bloom in zip(rows, BLOOMS, strict=True) for size in (of_kind, bloom.probes)]
+        HEADER.pack_into(file.data, 0, MAGIC, VERSION, 0, groups, *sizes)
+        with self._hashes as hashes:
+            hashes.seek(0)
+            for group, counts in enumerate(self._counts):
+                for kind, count in enumerate(counts):
+                    bits = file[ends[kind] : ends[kind + 1]]
+                    if count is None:
+                        _set_all(bits, rows[kind], group, groups)
+                    else:
+                        found = np.frombuffer(hashes.read(8 * count), np.uint64)
+                        _set_bits(bits, found, (rows[kind], BLOOMS[kind].probes), group, groups)
+        return pa.py_buffer(file)
+
+
+def _entries(messages: Strings, values: tuple[Strings, ...]) -> tuple[Any, Any, Any]:
+    """The hashes of the tokens, grams and trigrams of these texts; None for a kind of which there are too many."""
+    longest = max(int(texts.size.max(initial=0)) for texts in (messages, *values))
     # Fresh pages cost nothing until they are touched.
     found = Found(
         np.empty((2, MAX_ENTRIES), np.uint64),
@@ -106,8 +144,9 @@ def _entries(layout: Layout, group: Any) -> tuple[Any, Any, Any]:
         np.zeros(3, np.int64),
         np.empty(longest + PADDING, np.uint8),
     )
-    _read_messages(rows.data, message.at, message.size, group, found)
-    _read_attributes(rows.data, attached.values, attached.first, group, found)
+    _read_messages(*messages, found)
+    for texts in values:
+        _read_values(*texts, found)
     tokens, grams, trigrams = found.counts.tolist()
     hashes = [
         None if count == MAX_ENTRIES else _distinct(found.hashes[kind, :count])
@@ -221,28 +260,43 @@ def _add_tokens(text: Any, size: Any, found: Found) -> Any:
 
 
 @njit(cache=True)
-def _read_messages(data: Any, at: Any, size: Any, group: Any, found: Found) -> Any:
-    for place in range(len(group)):
-        prefetch(data, np.int64(at[group[min(place + AHEAD, len(group) - 1)]]))
-        start = np.int64(at[group[place]])
-        folded = _fold(data, start, start + np.int64(size[group[place]]), found.scratch)
+def _read_messages(data: Any, at: Any, size: Any, found: Found) -> Any:
+    for place in range(len(at)):
+        prefetch(data, np.int64(at[min(place + AHEAD, len(at) - 1)]))
+        start = np.int64(at[place])
+        folded = _fold(data, start, start + np.int64(size[place]), found.scratch)
         if _add_tokens(found.scratch, folded, found):
             _add_runs(found.scratch, folded, found)
 
 
 @njit(cache=True)
-def _read_attributes(data: Any, values: Any, first: Any, group: Any, found: Found) -> Any:
-    """The long runs of strings; one that came lately is not read again."""
+def _long_strings(values: Any, first: Any, group: Any) -> Any:
+    """(at, size) of the strings among the attributes of these rows in which there may be a long run."""
+    count = 0
+    for place in range(len(group)):
+        count += first[group[place] + 1] - first[group[place]]
+    at, size = np.empty(count, np.int32), np.empty(count, np.int32)
+    count = 0
     for place in range(len(group)):
         for index in range(first[group[place]], first[group[place] + 1]):
             value = values[index]
             if value.kind == STRING and value.size >= RUN_LEAST:
-                start, size = np.int64(value.at), np.int64(value.size)
-                known = _hash(data, start, size, _VALUE_SEED)
-                slot = np.int64(known & np.uint64(_RECENT - 1))
-                if found.recent[2, slot] != known:
-                    found.recent[2, slot] = known
-                    _add_runs(found.scratch, _fold(data, start, start + size, found.scratch), found)
+                at[count], size[count] = value.at, value.size
+                count += 1
+    return at[:count], size[:count]
+
+
+@njit(cache=True)
+def _read_values(data: Any, at: Any, size: Any, found: Found) -> Any:
+    """The long runs of strings; one that came lately is not read again."""
+    for place in range(len(at)):
+        if size[place] >= RUN_LEAST:
+            start, length = np.int64(at[place]), np.int64(size[place])
+            known = _hash(data, start, length, _VALUE_SEED)
+            slot = np.int64(known & np.uint64(_RECENT - 1))
+            if found.recent[2, slot] != known:
+                found.recent[2, slot] = known
+                _add_runs(found.scratch, _fold(data, start, start + length, found.scratch), found)
 
 
 @njit(cache=True)

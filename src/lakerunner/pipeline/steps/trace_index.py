@@ -22,9 +22,9 @@ from lakerunner.pipeline.steps.take import coded_array, numbers_array, slices_ar
 TRACE_INDEX = "traces.parquet"
 MAX_SERVICES = 50  # of one trace; a trace of more has the first of them in the order of time
 ROW_GROUP_TRACES = 20_000
-_ERROR = 2  # the status code
+ERROR = 2  # the status code
 _NAME = pa.dictionary(pa.int32(), pa.string())
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     [
         pa.field("trace_id", pa.binary(), nullable=False),
         pa.field("first_row", pa.int64(), nullable=False),
@@ -41,20 +41,24 @@ _SCHEMA = pa.schema(
 
 def index_traces(layout: Layout, order: Any) -> pa.Buffer:
     """The file of these rows' traces."""
-    table = _traces(layout.rows, order)
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
+    with open_index(sink) as writer:
+        writer.write_table(_traces(layout.rows, order), row_group_size=ROW_GROUP_TRACES)
+    return sink.getvalue()
+
+
+def open_index(sink: pa.NativeFile) -> pq.ParquetWriter:
+    """The file, to be written in tables of SCHEMA, sorted by trace_id."""
+    return pq.ParquetWriter(
         sink,
-        row_group_size=ROW_GROUP_TRACES,
+        SCHEMA,
         compression="zstd",
         compression_level=1,
         use_dictionary=["root_service_name", "root_name", "services.list.element"],
         write_page_index=True,
-        sorting_columns=pq.SortingColumn.from_ordering(_SCHEMA, [("trace_id", "ascending")]),
+        sorting_columns=pq.SortingColumn.from_ordering(SCHEMA, [("trace_id", "ascending")]),
         store_schema=False,
     )
-    return sink.getvalue()
 
 
 def _traces(rows: Rows, order: Any) -> pa.Table:
@@ -66,7 +70,7 @@ def _traces(rows: Rows, order: Any) -> pa.Table:
     numbers = {
         "first_row": first,
         "spans": np.diff(first, append=len(order)),
-        "errors": np.add.reduceat(rows.column("status_code", Numbers).values[order] == _ERROR, first, dtype=np.int64),
+        "errors": np.add.reduceat(rows.column("status_code", Numbers).values[order] == ERROR, first, dtype=np.int64),
         "start_timestamp": np.minimum.reduceat(rows.column("timestamp", Numbers).values[order], first),
     }
     # The earliest span without a parent; one past the last row where there is none.
@@ -74,13 +78,13 @@ def _traces(rows: Rows, order: Any) -> pa.Table:
     roots = np.minimum.reduceat(np.where(is_root, np.arange(len(order)), len(order)), first)
     arrays = {
         "trace_id": slices_array(slices_of(rows.column("trace_id", Texts), order[first]), rows.data, pa.binary()),
-        **{name: numbers_array(values, None, _SCHEMA.field(name).type) for name, values in numbers.items()},
+        **{name: numbers_array(values, None, SCHEMA.field(name).type) for name, values in numbers.items()},
         "end_timestamp": numbers_array(ends, ends >= 0, TIME),
         "root_service_name": _of_roots(services, roots, rows.column("service_name", Coded).values),
         "root_name": _of_roots(names, roots, rows.column("name", Coded).values),
         "services": _services(services, first, rows.column("service_name", Coded).values),
     }
-    return pa.Table.from_arrays([arrays[name] for name in _SCHEMA.names], schema=_SCHEMA)
+    return pa.Table.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 def _codes(rows: Rows, name: str, order: Any) -> Any:
@@ -94,7 +98,7 @@ def _of_roots(codes: Any, roots: Any, values: pa.Array) -> pa.Array:
 
 
 def _services(codes: Any, first: Any, values: pa.Array) -> pa.Array:
-    found, offsets = _distinct(codes, first, len(values))
+    found, offsets = distinct_codes(codes, first, len(values))
     return pa.ListArray.from_arrays(pa.array(offsets), coded_array(found, values).dictionary_decode())
 
 
@@ -115,7 +119,7 @@ def _first_rows(data: Any, at: Any, size: Any) -> Any:
 
 
 @njit(cache=True)
-def _distinct(codes: Any, first: Any, known: Any) -> Any:
+def distinct_codes(codes: Any, first: Any, known: Any) -> Any:
     """(the different codes of each run in the order of first sight, up to MAX_SERVICES, and where each run's start)."""
     seen = np.full(known, -1, np.int64)
     found, offsets = np.empty(len(codes), np.int32), np.empty(len(first) + 1, np.int32)
