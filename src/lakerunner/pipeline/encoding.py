@@ -1,14 +1,15 @@
 """How the columns of a segment are encoded: as makes a sample of its rows smallest.
 
-Comes in: the segment's layout, the row numbers in their order, the signal. Goes out: the encoding and the compression
-level of every column in the file. What a type suggests is often wrong: ids that repeat row after row, or prices, are
-smaller as plain values, whose repetition ZSTD finds, than as differences or as streams of bytes, which hide it. So the
-candidates of each type are written once for a few short runs of rows, and measured. The same rows give the same answer.
+Comes in: the segment's schema, which of its columns have few different values, and a sample of its rows. Goes out: the
+encoding and the compression level of every column in the file. What a type suggests is often wrong: ids that repeat
+row after row, or prices, are smaller as plain values, whose repetition ZSTD finds, than as differences or as streams of
+bytes, which hide it. So the candidates of each type are written once for a few short runs of rows, and measured. The
+same rows give the same answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,23 +48,32 @@ _TEXTS, _WHOLE, _BROKEN = (PLAIN, LENGTHS), (DIFFERENCES, PLAIN, DICTIONARY), (P
 
 
 def encodings_of(layout: Layout, order: Any, spec: SignalSpec) -> dict[str, Encoding]:
-    """By the column's path in the file."""
+    """Of rows that are all in memory; by the column's path in the file."""
+    sample = _sample(order, layout.rows.sizes)
+    enough = len(sample) >= LEAST_ROWS
+    return encodings_by(layout.schema, layout.few, spec, batch_of(layout, sample) if enough else None)
+
+
+def encodings_by(
+    schema: pa.Schema, few: Collection[str], spec: SignalSpec, sample: pa.RecordBatch | None
+) -> dict[str, Encoding]:
+    """By the column's path in the file. `few` are columns with few different values; without a sample, or with one
+    of too few rows, nothing is measured."""
     decided: dict[str, Encoding] = {}
     undecided: dict[str, tuple[Encoding, ...]] = {}
-    for field in layout.schema:
-        for path, kind in _leaves(field.name, field.type):
+    for field in schema:
+        for path, kind in leaves(field.name, field.type):
             if field.name in spec.sequences:
                 decided[path] = STREAMS if pa.types.is_floating(kind) else DIFFERENCES
             elif pa.types.is_boolean(kind):
                 decided[path] = PLAIN
-            elif field.name in layout.few or (path != field.name and _textual(kind)):
+            elif field.name in few or (path != field.name and _textual(kind)):
                 decided[path] = DICTIONARY
             else:
                 undecided[path] = _candidates(kind)
-    sample = _sample(order, layout.rows.sizes)
-    if len(sample) < LEAST_ROWS:
+    if sample is None or len(sample) < LEAST_ROWS:
         return decided | {path: candidates[0] for path, candidates in undecided.items()}
-    return decided | _smallest(batch_of(layout, sample), undecided)
+    return decided | _smallest(sample, undecided)
 
 
 def options(encodings: Mapping[str, Encoding]) -> dict[str, Any]:
@@ -101,7 +111,7 @@ def _smallest(sample: pa.RecordBatch, candidates: Mapping[str, tuple[Encoding, .
 def _sizes(sample: pa.RecordBatch, encodings: Mapping[str, Encoding]) -> dict[str, int]:
     """The bytes of these columns of the sample, compressed."""
     batch = sample.select(
-        [field.name for field in sample.schema if any(path in encodings for path, _ in _leaves(field.name, field.type))]
+        [field.name for field in sample.schema if any(path in encodings for path, _ in leaves(field.name, field.type))]
     )
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, batch.schema, write_statistics=False, **options(encodings)) as writer:
@@ -112,18 +122,18 @@ def _sizes(sample: pa.RecordBatch, encodings: Mapping[str, Encoding]) -> dict[st
     return {path: sizes[path] for path in encodings}
 
 
-def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+def leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
     """The columns that a column of this type is in the file, each with its type."""
     if pa.types.is_dictionary(kind):
         yield path, kind.value_type
     elif pa.types.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+        yield from leaves(f"{path}.key_value.key", kind.key_type)
+        yield from leaves(f"{path}.key_value.value", kind.item_type)
     elif pa.types.is_list(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
+        yield from leaves(f"{path}.list.element", kind.value_type)
     elif pa.types.is_struct(kind):
         for field in kind:
-            yield from _leaves(f"{path}.{field.name}", field.type)
+            yield from leaves(f"{path}.{field.name}", field.type)
     else:
         yield path, kind
 

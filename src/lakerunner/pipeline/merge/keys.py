@@ -1,0 +1,71 @@
+"""The order of rows: by a signal's sort columns, as pipeline/steps/order.py sorts them; equal ones as they come.
+
+A text key is compared by its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Key = tuple[bytes | int, ...]
+
+
+class Keys:
+    """The sort columns of a batch, whose rows are in order."""
+
+    def __init__(self, batch: pa.RecordBatch, sort_by: Sequence[str]) -> None:
+        self.columns = [comparable(batch.column(name)) for name in sort_by]
+        self.rows = batch.num_rows
+
+    def at(self, row: int) -> Key:
+        return tuple(
+            column[row].item() if isinstance(column, np.ndarray) else column[row].as_py() for column in self.columns
+        )
+
+    def below(self, key: Key, start: int) -> int:
+        """The first row from `start` on that is not before this key."""
+        stop = self.rows
+        while start < stop:
+            middle = (start + stop) // 2
+            if self.at(middle) < key:
+                start = middle + 1
+            else:
+                stop = middle
+        return start
+
+
+def comparable(array: pa.Array) -> Any:
+    """Numbers as integers, texts as bytes, dictionaries as they are with their values as bytes."""
+    if pa.types.is_dictionary(array.type):
+        values = array.dictionary.cast(pa.binary())
+        return pa.DictionaryArray.from_arrays(array.indices, values)
+    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        return array.cast(pa.binary())
+    return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def ranks(array: pa.Array) -> Any:
+    """Integers that order the rows as this column does."""
+    column = comparable(array)
+    if isinstance(column, np.ndarray):
+        return column
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    order = pc.sort_indices(coded.dictionary).to_numpy()
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[coded.indices.to_numpy(zero_copy_only=False)]
+
+
+def sorted_order(keys: Sequence[Any]) -> tuple[Any, Any]:
+    """(order, is_same): the row numbers in their order, and whether each has the keys of the one before it."""
+    order = np.lexsort(tuple(reversed(keys)))
+    is_same = np.ones(len(order), np.bool_)
+    is_same[:1] = False
+    for key in keys:
+        is_same[1:] &= key[order[1:]] == key[order[:-1]]
+    return order, is_same

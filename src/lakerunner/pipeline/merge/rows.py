@@ -1,0 +1,246 @@
+"""The rows of several segments in one order, each once, in bounded memory.
+
+Comes in: segments that are open, ordered by `ingested`, and how much memory their rows may take. Goes out: batches of
+the merged segment's schema, sorted by the signal's `sort_by`; rows with equal sort keys in the order of the inputs,
+then of their rows; of rows that came twice the last one (pipeline/merge/same.py).
+
+A window of each input is in memory. Rows before the smallest of the windows' last keys can be followed by nothing
+smaller: they are taken from all windows, until they make a row group, which is then put together.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.segment import Column
+from lakerunner.model.signal import SCOPES, SignalSpec
+from lakerunner.pipeline.merge.attributes import move
+from lakerunner.pipeline.merge.columns import Unified, unify
+from lakerunner.pipeline.merge.keys import Key, Keys, ranks, sorted_order
+from lakerunner.pipeline.merge.opened import Damaged, Opened, open_segments
+from lakerunner.pipeline.merge.same import kept
+
+__all__ = ["Damaged", "Merged", "Opened", "merged", "open_segments"]
+
+# Of the memory, the windows take one part in so many; the rest is what is being put together, sorted and written.
+_WINDOWS = 6
+_LEAST_ROWS = 128
+Wanted = Callable[[pa.RecordBatch], pa.Array]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Iterate it once, or again from the start. Batches have at most the rows of a row group."""
+
+    spec: SignalSpec
+    inputs: tuple[Opened, ...]
+    unified: Unified
+    memory: int
+    wanted: Wanted | None
+    dedupe: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.unified.schema
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.unified.columns
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        taken: list[_Taken] = []
+        rows = size = 0
+        for step in self._steps():
+            taken += step
+            rows += sum(part.batch.num_rows for part in step)
+            size += sum(part.batch.num_rows * self.inputs[part.input].row_bytes for part in step)
+            if rows >= self.spec.row_group_rows or size * _WINDOWS >= self.memory:
+                yield from self._assembled(taken)
+                taken, rows, size = [], 0, 0
+        if taken:
+            yield from self._assembled(taken)
+
+    def _steps(self) -> Iterator[list[_Taken]]:
+        """Rows that nothing smaller can follow, those of equal sort keys together."""
+        share = self.memory // _WINDOWS // max(1, len(self.inputs))
+        windows = [
+            _Window(number, opened, self.spec, self._batches(opened, share))
+            for number, opened in enumerate(self.inputs)
+        ]
+        while True:
+            for window in windows:
+                window.fill()
+            windows = [window for window in windows if window.chunks]
+            if not windows:
+                return
+            bounds = [window.last for window in windows if not window.is_done]
+            if not bounds:
+                yield [part for window in windows for part in window.take(None)]
+                return
+            bound = min(bounds)
+            if step := [part for window in windows for part in window.take(bound)]:
+                yield step
+            else:
+                # Every window starts at the bound: whose last row is there may have more of the same.
+                for window in windows:
+                    if window.last == bound:
+                        window.load()
+
+    def _batches(self, opened: Opened, share: int) -> Iterator[pa.RecordBatch]:
+        rows = min(max(share // opened.row_bytes, _LEAST_ROWS), self.spec.row_group_rows)
+        for batch in opened.batches(rows):
+            chosen = batch if self.wanted is None else batch.filter(self.wanted(batch))
+            if chosen.num_rows:
+                yield chosen
+
+    def _assembled(self, taken: Sequence[_Taken]) -> Iterator[pa.RecordBatch]:
+        """These rows in order, at most a row group at a time."""
+        parts = sorted(taken, key=lambda part: part.input)
+        keys = [ranks(_joined([part.batch.column(name) for part in parts])) for name in self.spec.sort_by]
+        order, is_same = sorted_order(keys)
+        self._check_order(parts, order)
+        shaped = [self._shaped(part) for part in parts]
+        columns = {field.name: _joined([columns[field.name] for columns in shaped]) for field in self.unified.schema}
+        if self.dedupe:
+            order = kept(self.spec, columns, order, is_same)
+        if len(order) != len(is_same) or (order[1:] < order[:-1]).any():
+            places = pa.array(order)
+            columns = {name: _ordered(column, places) for name, column in columns.items()}
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=self.unified.schema)
+        for start in range(0, batch.num_rows, self.spec.row_group_rows):
+            yield batch.slice(start, self.spec.row_group_rows)
+
+    def _check_order(self, parts: Sequence[_Taken], order: Any) -> None:
+        """A stable sort leaves the rows of a part as they stand, if they were in order."""
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        is_down = place[1:] < place[:-1]
+        start = 0
+        for part in parts:
+            stop = start + part.batch.num_rows
+            if is_down[start : stop - 1].any():
+                raise Damaged(self.inputs[part.input].segment.id, "its rows are not in order")
+            start = stop
+
+    def _shaped(self, part: _Taken) -> dict[str, pa.Array]:
+        """The columns of the merged segment of these rows of one input."""
+        opened, batch, given = self.inputs[part.input], part.batch, self.unified.given[part.input]
+        columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
+        for scope in SCOPES:
+            own = {name[len(scope.prefix) :]: columns.pop(name) for name in given if name.startswith(scope.prefix)}
+            own_kinds = {key: given[scope.prefix + key] for key in own}
+            try:
+                maps, moved = move(columns[scope.map_column], own, own_kinds, self.unified.keys[scope])
+            except Corrupt as error:
+                raise Damaged(opened.segment.id, error) from error
+            columns[scope.map_column] = maps
+            columns |= {scope.prefix + key: array for key, array in moved.items()}
+        return {field.name: _as(columns.get(field.name), field.type, batch.num_rows) for field in self.unified.schema}
+
+
+def merged(
+    spec: SignalSpec, inputs: Sequence[Opened], memory: int, *, wanted: Wanted | None = None, dedupe: bool = True
+) -> Merged:
+    """What these inputs make together. `wanted` says of each row of an input's batch, whose texts may be dictionaries,
+    whether it counts at all."""
+    return Merged(spec, tuple(inputs), unify(spec, inputs), memory, wanted, dedupe)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Rows of an input, by its number."""
+
+    input: int
+    batch: pa.RecordBatch
+
+
+class _Window:
+    """The rows of an input that are in memory and not yet taken, as batches with the first of their rows."""
+
+    def __init__(self, number: int, opened: Opened, spec: SignalSpec, batches: Iterator[pa.RecordBatch]) -> None:
+        self.number = number
+        self.chunks: deque[tuple[pa.RecordBatch, Keys, int]] = deque()
+        self.is_done = False
+        self._opened = opened
+        self._spec = spec
+        self._batches = batches
+        self._end: Key | None = None
+
+    @property
+    def last(self) -> Key:
+        """The key of the last row that was loaded."""
+        assert self._end is not None  # noqa: S101 - windows without rows are not asked
+        return self._end
+
+    def fill(self) -> None:
+        if not self.chunks and not self.is_done:
+            self.load()
+
+    def load(self) -> None:
+        batch = next(self._batches, None)
+        if batch is None:
+            self.is_done = True
+            return
+        keys = Keys(batch, self._spec.sort_by)
+        if self._end is not None and keys.at(0) < self._end:
+            raise Damaged(self._opened.segment.id, "its rows are not in order")
+        self._end = keys.at(keys.rows - 1)
+        self.chunks.append((batch, keys, 0))
+
+    def take(self, bound: Key | None) -> Iterator[_Taken]:
+        """The rows before this key, or all."""
+        while self.chunks:
+            batch, keys, start = self.chunks[0]
+            stop = keys.rows if bound is None else keys.below(bound, start)
+            if stop > start:
+                yield _Taken(self.number, batch.slice(start, stop - start))
+            if stop < keys.rows:
+                self.chunks[0] = batch, keys, stop
+                return
+            self.chunks.popleft()
+
+
+def _as(array: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:
+    """This column as the merged segment has it."""
+    if array is None:
+        return pa.nulls(rows, kind)
+    if array.type == kind:
+        return array
+    if pa.types.is_dictionary(kind):
+        return array.cast(kind.value_type).dictionary_encode()
+    if pa.types.is_dictionary(array.type):
+        return array.dictionary_decode().cast(kind)
+    return array.cast(kind)
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    if len(arrays) == 1:
+        return arrays[0]
+    kinds = {array.type for array in arrays}
+    if len(kinds) > 1:  # of sort columns, which are joined as they were read
+        arrays = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in arrays]
+    chunked = pa.chunked_array(arrays)
+    if pa.types.is_dictionary(chunked.type):
+        chunked = chunked.unify_dictionaries()
+    joined = chunked.combine_chunks()
+    return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def _ordered(array: pa.Array, places: pa.Array) -> pa.Array:
+    """Most maps are empty, and need no looking at."""
+    if pa.types.is_map(array.type) and array.null_count == 0:
+        offsets = array.offsets
+        if offsets[0].as_py() == offsets[-1].as_py():
+            nothing = pa.array([], pa.string())
+            return pa.MapArray.from_arrays(pa.array(np.zeros(len(places) + 1, np.int32)), nothing, nothing).cast(
+                array.type
+            )
+    return pc.take(array, places)

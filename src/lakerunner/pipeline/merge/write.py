@@ -1,0 +1,224 @@
+"""Sorted rows to one segment: its file, what stands beside it, and its index row.
+
+Comes in: batches of one schema in the signal's order, the builders of side files, the index rows of the segments that
+the rows come from. Goes out: the files, through `put_file`, those beside the segment first, and the index row. A row
+group is in memory at a time: the file grows on the local disk. The same rows give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakerunner.model.segment import Column, Segment
+from lakerunner.model.signal import SignalSpec
+from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.encoding import RUN_ROWS, RUNS, encodings_by, options
+from lakerunner.pipeline.merge.sides import Side
+from lakerunner.pipeline.merge.summary import merged_summary
+from lakerunner.pipeline.steps.layout import MOST_DISTINCT
+
+_BLOOM_FALSE_POSITIVES = 0.01
+ROW_GROUP_BYTES = 64 << 20  # in memory; reached only where rows are large
+PutFile = Callable[[str, Path], None]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a segment is, beside its rows."""
+
+    organization: UUID
+    collector: str
+    spec: SignalSpec
+    frequency_ms: int
+    level: int
+    id: UUID
+    rolled: bool
+    ingested: int
+
+
+def write_sorted(
+    made: Made,
+    schema: pa.Schema,
+    /,
+    columns: Sequence[Column],
+    batches: Iterable[pa.RecordBatch],
+    sides: Mapping[str, Side],
+    inputs: Sequence[Segment],
+    directory: Path,
+    put_file: PutFile,
+    *,
+    sample: pa.RecordBatch | None = None,
+    max_bytes: int | None = None,
+) -> Segment | None:
+    """The segment of these rows, which is in the store when this returns; None if there are none. `sample` are rows of
+    all parts of it, by which its columns are encoded: without one, the first row group is. With `max_bytes` it ends
+    with the first row group that reaches them and at whose end the sort key changes; then `batches` are `Groups`, which
+    hold what is left."""
+    groups = batches if isinstance(batches, Groups) else Groups(batches, made.spec)
+    if groups.next is None:
+        return None
+    path = directory / f"{made.id}.merged"
+    written = _write(path, made.spec, schema, groups, sides, sample, max_bytes)
+    statistics, fingerprints = merged_summary(made.spec, inputs, columns)
+    files = {name: _side_file(directory / f"{made.id}.{name}", side) for name, side in sides.items()}
+    segment = Segment(
+        made.id,
+        made.organization,
+        made.collector,
+        made.spec.name,
+        written.time,
+        written.rows,
+        path.stat().st_size,
+        made.spec.sort_version,
+        tuple(columns),
+        frequency_ms=made.frequency_ms,
+        level=made.level,
+        statistics=statistics | {"side_bytes": {name: file.stat().st_size for name, file in files.items()}},
+        fingerprints=fingerprints,
+        ingested=made.ingested,
+        rolled=made.rolled,
+    )
+    for name, file in files.items():
+        put_file(segment.side_path(name), file)
+    put_file(segment.path, path)
+    for file in (*files.values(), path):
+        file.unlink()
+    return segment
+
+
+class Groups:
+    """Batches as row groups: of as many rows as the signal says, or fewer where rows are large. `next` is the one that
+    comes, None at the end."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], spec: SignalSpec) -> None:
+        self._batches = iter(batches)
+        self._spec = spec
+        self._held: list[pa.RecordBatch] = []
+        self.next = self._group()
+
+    def take(self) -> pa.RecordBatch | None:
+        group = self.next
+        self.next = self._group() if group is not None else None
+        return group
+
+    def is_cut(self, group: pa.RecordBatch) -> bool:
+        """Whether the row group that comes starts with another sort key than this one ends with."""
+        if self.next is None:
+            return True
+        last = group.num_rows - 1
+        following = self.next
+        return any(group[name][last] != following[name][0] for name in self._spec.sort_by)
+
+    def _group(self) -> pa.RecordBatch | None:
+        rows = sum(batch.num_rows for batch in self._held)
+        size = sum(batch.nbytes for batch in self._held)
+        while rows < self._spec.row_group_rows and size < ROW_GROUP_BYTES:
+            batch = next(self._batches, None)
+            if batch is None:
+                break
+            if batch.num_rows:
+                self._held.append(batch)
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+        if not self._held:
+            return None
+        whole = _joined(self._held)
+        rows = min(whole.num_rows, self._spec.row_group_rows)
+        while rows > 1 and whole.slice(0, rows).nbytes > ROW_GROUP_BYTES:
+            rows = (rows + 1) // 2
+        self._held = [whole.slice(rows)] if rows < whole.num_rows else []
+        return whole.slice(0, rows)
+
+
+@dataclass(frozen=True)
+class _Written:
+    time: TimeRange
+    rows: int
+
+
+def _write(
+    path: Path,
+    spec: SignalSpec,
+    schema: pa.Schema,
+    groups: Groups,
+    sides: Mapping[str, Side],
+    sample: pa.RecordBatch | None,
+    max_bytes: int | None,
+) -> _Written:
+    sample = runs_of(groups.next) if sample is None else sample
+    rows, start, stop = 0, 1 << 63, -(1 << 63)
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pq.ParquetWriter(
+            sink,
+            schema,
+            write_page_index=True,
+            write_page_checksum=True,
+            sorting_columns=pq.SortingColumn.from_ordering(schema, [(name, "ascending") for name in spec.sort_by]),
+            bloom_filter_options={name: _bloom(sample, name, spec) for name in spec.bloom if name in schema.names},
+            **options(encodings_by(schema, _few(sample), spec, sample)),
+        ) as writer,
+    ):
+        while (group := groups.take()) is not None:
+            writer.write_batch(group, row_group_size=spec.row_group_rows)
+            for side in sides.values():
+                side.add(group)
+            times = group.column("timestamp").cast(pa.int64()).to_numpy()
+            rows, start, stop = rows + len(times), min(start, int(times.min())), max(stop, int(times.max()) + 1)
+            if max_bytes is not None and sink.tell() >= max_bytes and groups.is_cut(group):
+                break
+    return _Written(TimeRange(start, stop), rows)
+
+
+def runs_of(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Runs of rows, evenly spread."""
+    starts = [batch.num_rows * number // RUNS for number in range(RUNS)]
+    ends = [*starts[1:], batch.num_rows]
+    return _joined([batch.slice(start, min(RUN_ROWS, end - start)) for start, end in zip(starts, ends, strict=True)])
+
+
+def _few(sample: pa.RecordBatch) -> frozenset[str]:
+    """The columns with few different values."""
+    return frozenset(
+        field.name
+        for field in sample.schema
+        if pa.types.is_dictionary(field.type)
+        or (not pa.types.is_nested(field.type) and _share(sample.column(field.name)) <= MOST_DISTINCT)
+    )
+
+
+def _share(array: pa.Array) -> float:
+    values = len(array) - array.null_count
+    return pc.count_distinct(array).as_py() / values if values else 0.0
+
+
+def _bloom(sample: pa.RecordBatch, name: str, spec: SignalSpec) -> dict[str, Any]:
+    """Room for as many different values as a row group would have if all of it were like that run of the sample that
+    has the most: rather too much room than too little."""
+    column = sample.column(name)
+    runs = [column.slice(start, RUN_ROWS) for start in range(0, len(column), RUN_ROWS)]
+    most = max((pc.count_distinct(run).as_py() / len(run) for run in runs), default=1.0)
+    return {"ndv": max(1, int(np.ceil(most * spec.row_group_rows))), "fpp": _BLOOM_FALSE_POSITIVES}
+
+
+def _side_file(path: Path, side: Side) -> Path:
+    with path.open("wb") as file:
+        file.write(side.finish())
+    return path
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch; one dictionary for each column that has any."""
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
+    (batch,) = table.to_batches()
+    return batch
