@@ -3,8 +3,10 @@ fixture `store`, an empty store of its own for each test."""
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +42,7 @@ class ObjectStoreSuite:
         store.put("a", b"stays")
         calls = (
             lambda: store.put(key, b""),
+            lambda: store.put_file(key, Path(__file__)),
             lambda: store.get(key, max_bytes=LIMIT),
             lambda: store.fetch(key, max_bytes=LIMIT),
             lambda: store.get_range(key, 0, 1),
@@ -68,6 +71,37 @@ class ObjectStoreSuite:
         store.put("some/where", memoryview(data)[:size])
         assert store.get("some/where", max_bytes=LIMIT) == data[:size]
         assert store.head("some/where").size == size
+
+    @pytest.mark.parametrize("size", [0, 1, 100_000, 8 << 20, 21 << 20])
+    def test_put_file_writes_the_whole_file(self, store: ObjectStore, tmp_path: Path, size: int) -> None:
+        file = tmp_path / "file"
+        file.write_bytes(os.urandom(size))
+        store.put_file("some/where", file)
+        assert store.get("some/where", max_bytes=LIMIT) == file.read_bytes()
+        assert keys(store) == ["some/where"]
+        file.write_bytes(b"")
+        assert store.head("some/where").size == size
+
+    def test_put_file_replaces_at_once(self, store: ObjectStore, tmp_path: Path) -> None:
+        contents = [bytes([value]) * (9 << 20) for value in range(3)]
+        files = [tmp_path / f"{number}" for number in range(3)]
+        for file, content in zip(files, contents, strict=True):
+            file.write_bytes(content)
+        store.put_file("a", files[0])
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(lambda: [store.put_file("a", file) for file in files * 2])
+            seen = {bytes(store.get("a", max_bytes=LIMIT))}
+            while not writing.done():
+                seen.add(bytes(store.get("a", max_bytes=LIMIT)))
+            writing.result()
+        assert seen <= set(contents)
+        assert store.get("a", max_bytes=LIMIT) == contents[2]
+        assert keys(store) == ["a"]
+
+    def test_a_file_that_is_not_there_is_no_object(self, store: ObjectStore, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            store.put_file("a", tmp_path / "nothing")
+        assert keys(store) == []
 
     def test_put_takes_any_flat_buffer(self, store: ObjectStore) -> None:
         store.put("signed", memoryview(b"\xff\x01").cast("b"))

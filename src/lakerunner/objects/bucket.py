@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as ObstoreStore
 
 _PAGE = 1000  # keys that S3 lists, and deletes, in one request
+_PART_BYTES, _PARTS = 8 << 20, 4  # of a file that is sent, at a time; S3 takes 10,000 parts of an object
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ANSWER = re.compile(  # of a server, inside obstore's text
@@ -73,6 +74,12 @@ class BucketStore:
                     raise
                 # It may be our own first try, whose answer was lost. That too is work already done.
                 raise Conflict(f"object {key} of {self._name} is already there") from None
+
+    def put_file(self, key: str, path: Path) -> None:
+        """In parts where it is more than one; until the last is there, nobody sees any of them."""
+        checked_key(key)
+        with path.open("rb") as file, self._failures("write", key):
+            obstore.put(self._store, key, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS)
 
     def get(self, key: str, *, max_bytes: int) -> memoryview:
         return self.fetch(key, max_bytes=max_bytes)[1]

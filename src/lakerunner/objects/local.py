@@ -13,10 +13,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedReader
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from secrets import token_hex
 
@@ -33,6 +34,7 @@ from lakerunner.objects.keys import checked_key, is_key
 from lakerunner.objects.store import ObjectMeta
 
 _ETAG_BYTES = 16
+_COPY_BYTES = 1 << 20
 _NAME = "the local store"  # messages reach clients, whom the server's directories are no business of
 _HALF_WRITTEN = ".lakerunner-put-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,11 +56,18 @@ class LocalStore:
         return "local"
 
     def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> None:
+        self._put(key, lambda file: file.write(data), if_absent)
+
+    def put_file(self, key: str, path: Path) -> None:
+        with path.open("rb") as source:
+            self._put(key, lambda file: shutil.copyfileobj(source, file, _COPY_BYTES), if_absent=False)
+
+    def _put(self, key: str, write: Callable[[BufferedWriter], object], if_absent: bool) -> None:
         parents, name = self._split(key)
         temporary = _HALF_WRITTEN + token_hex(8)
         with _failures("write", key, writing=True), self._directory(parents, create=True) as directory:
             try:
-                _write_synced(temporary, data, directory)
+                _write_synced(temporary, write, directory)
                 if if_absent:
                     os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
                 else:
@@ -209,9 +218,9 @@ def _explained(error: OSError, action: str, key: str, writing: bool) -> Lakerunn
     return Unavailable(f"{_NAME} cannot {action} {key}: {error.strerror}")
 
 
-def _write_synced(name: str, data: bytes | memoryview, directory: int) -> None:
+def _write_synced(name: str, write: Callable[[BufferedWriter], object], directory: int) -> None:
     with open(os.open(name, _WRITE, 0o666, dir_fd=directory), "wb") as file:
-        file.write(data)
+        write(file)
         file.flush()
         os.fsync(file.fileno())
 

@@ -43,6 +43,9 @@ class ObjectStore(SegmentStore, Protocol):
     def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> None:
         """Write the whole object, atomically and durably. `if_absent`: Conflict if the key exists."""
 
+    def put_file(self, key: str, path: Path) -> None:
+        """As `put`, with what this file of the machine holds, which is never in memory as a whole."""
+
     def get(self, key: str, *, max_bytes: int) -> memoryview:
         """The whole object. Absent if there is none; TooLarge, before reading it, beyond max_bytes."""
 

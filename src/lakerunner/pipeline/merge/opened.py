@@ -1,8 +1,8 @@
 """Segments to merge, as files of this machine.
 
 Comes in: the index rows of segments and their store. Goes out: each as a Parquet file that is open and as the index
-says: so many rows and bytes, these columns. What always holds: a file is fetched piece by piece, never whole in memory; what
-is not as it should be is Damaged and names the segment, which a checksum on every page tells.
+says: so many rows and bytes, these columns. What always holds: a file is fetched piece by piece, never
+whole in memory; what is not as it should be, which a checksum on every page tells, is Damaged and names the segment.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Opened:
     def row_bytes(self) -> int:
         """About what a row takes in memory: its values, and what stands for each of them in an array."""
         packed = sum(self.metadata.row_group(n).total_byte_size for n in range(self.metadata.num_row_groups))
-        return int(packed) // self.segment.rows + 5 * self.metadata.num_columns + 16
+        return int(packed) // self.segment.rows + 5 * int(self.metadata.num_columns) + 16
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in their order, so many at a time, or fewer."""
