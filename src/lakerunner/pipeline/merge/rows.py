@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import SCOPES, SignalSpec
+from lakerunner.pipeline.encoding import LEAST_ROWS, RUN_BYTES, RUN_ROWS, RUNS
 from lakerunner.pipeline.merge.attributes import move
 from lakerunner.pipeline.merge.columns import Unified, unify
 from lakerunner.pipeline.merge.keys import Key, Keys, ranks, sorted_order
@@ -67,6 +68,22 @@ class Merged:
                 taken, rows, size = [], 0, 0
         if taken:
             yield from self._assembled(taken)
+
+    def sample(self) -> pa.RecordBatch | None:
+        """Runs of rows of all parts of all inputs; None where there are too few rows to tell anything. Neither `wanted`
+        nor the order counts in it."""
+        if sum(opened.segment.rows for opened in self.inputs) < LEAST_ROWS:
+            return None
+        runs = []
+        for number in range(RUNS):
+            chosen = number * len(self.inputs) // RUNS
+            batch = self.inputs[chosen].run(number / RUNS, RUN_ROWS)
+            if batch.nbytes > RUN_BYTES:
+                batch = batch.slice(0, batch.num_rows * RUN_BYTES // batch.nbytes)
+            runs.append(_Taken(chosen, batch))
+        shaped = [self._shaped(run) for run in runs]
+        arrays = [_joined([columns[field.name] for columns in shaped]) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _steps(self) -> Iterator[list[_Taken]]:
         """Rows that nothing smaller can follow, those of equal sort keys together."""

@@ -50,7 +50,7 @@ def write_sorted(
     schema: pa.Schema,
     /,
     columns: Sequence[Column],
-    batches: Iterable[pa.RecordBatch],
+    batches: Iterable[pa.RecordBatch] | Groups,
     sides: Mapping[str, Side],
     inputs: Sequence[Segment],
     directory: Path,
@@ -135,7 +135,7 @@ class Groups:
         while rows > 1 and whole.slice(0, rows).nbytes > ROW_GROUP_BYTES:
             rows = (rows + 1) // 2
         self._held = [whole.slice(rows)] if rows < whole.num_rows else []
-        return whole.slice(0, rows)
+        return _with_own_dictionaries(whole.slice(0, rows))
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,24 @@ def _side_file(path: Path, side: Side) -> Path:
     with path.open("wb") as file:
         file.write(side.finish())
     return path
+
+
+def _with_own_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Dictionaries of the values that occur, in the order in which they do: so much is written, and however the batches
+    before had been cut, the same."""
+    arrays = [_with_own(array) if pa.types.is_dictionary(array.type) else array for array in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _with_own(array: pa.Array) -> pa.Array:
+    used = pc.unique(array.indices).drop_null().to_numpy()
+    if len(used) == len(array.dictionary) and (used == np.arange(len(used))).all():
+        return array
+    place = np.zeros(len(array.dictionary) + 1, np.int32)
+    place[used] = np.arange(len(used), dtype=np.int32)
+    indices = place[array.indices.fill_null(len(array.dictionary)).to_numpy()]
+    nulls = array.indices.is_null().to_numpy(zero_copy_only=False) if array.indices.null_count else None
+    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=nulls), array.dictionary.take(pa.array(used)))
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
