@@ -160,6 +160,22 @@ _WINDOW = [
     pa.field("chq_rollup_changes", pa.uint64()),  # samples unlike the one before them in the window
     pa.field("chq_rollup_stale_timestamp", TIME),  # of the last stale marker in the window
 ]
+# Of cumulative histograms: where there was more than one in the window, the first; and the sum of those before resets.
+FIRST_HISTOGRAM = "chq_rollup_first_histogram"
+RESET_HISTOGRAM = "chq_rollup_reset_histogram"
+_OF_HISTOGRAM = (
+    "count",
+    "sum",
+    "bounds",
+    "bucket_counts",
+    "scale",
+    "zero_count",
+    "zero_threshold",
+    "positive",
+    "negative",
+)
+_HISTOGRAM = pa.struct([_METRICS.field(name) for name in _OF_HISTOGRAM])
+_WINDOW += [pa.field(FIRST_HISTOGRAM, _HISTOGRAM), pa.field(RESET_HISTOGRAM, _HISTOGRAM)]
 _ROLLUPS = pa.schema([*(field for field in _METRICS if field.name not in ("value", "int_value", "is_int")), *_WINDOW])
 
 _TRACES = pa.schema(
