@@ -112,9 +112,10 @@ _service(
 )
 _service(
     "boxer",
-    """Group announced objects into boxes worth a Spark job.
+    """Group announced objects, and segments to merge or roll up, into boxes worth a Spark job.
 
-    A box closes by age, size or count: LAKERUNNER_BOX_MAX_SECONDS, _BYTES, _OBJECTS.
+    A box closes by age, size or count: LAKERUNNER_BOX_MAX_SECONDS, _BYTES, _OBJECTS; LAKERUNNER_COMPACT_MAX_SECONDS,
+    _TARGET_BYTES, _MAX_SEGMENTS; LAKERUNNER_ROLLUP_MAX_SECONDS.
     """,
 )
 _service(
@@ -122,6 +123,22 @@ _service(
     """Turn boxes of raw objects into committed segments, one Spark job per box.
 
     LAKERUNNER_SPARK_MASTER chooses where tasks run: local[*], spark://..., k8s://..., yarn.
+    """,
+)
+_service(
+    "compact",
+    """Merge small segments into large ones, level by level, one Spark task per merge.
+
+    Segments of an hour, later of a day, are merged until they have LAKERUNNER_COMPACT_TARGET_BYTES; rows that were
+    delivered twice are dropped. A merge that fails is tried again and then set aside: `lakerunner work` lists it.
+    """,
+)
+_service(
+    "rollup",
+    """Roll metrics up into windows of 10 s, 1 m, 5 m, 1 h and 1 d, each tier from the one before.
+
+    Late data makes the windows it touches anew, through all tiers. A rollup that fails is tried again and then set
+    aside: `lakerunner work` lists it.
     """,
 )
 _service(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lakerunner.bus import topics
 from lakerunner.bus.topics import (
+    Candidate,
     CompactBox,
     IngestBox,
     Message,
@@ -49,10 +50,13 @@ sources = st.builds(
     SourceObject, names, names, names, size=st.integers(0, 2**63 - 1), modified_ns=st.integers(-(2**63), 2**63 - 1)
 )
 segments = st.lists(st.uuids(), max_size=5).map(tuple)
+candidates = st.lists(
+    st.builds(Candidate, st.uuids(), st.integers(-(2**63), 2**63 - 1), st.integers(1, 2**63 - 1)), max_size=5
+).map(tuple)
 messages = st.one_of(
     st.builds(ObjectArrived, st.uuids(), texts, texts, sources),
     st.builds(IngestBox, st.uuids(), texts, texts, st.lists(sources, max_size=5).map(tuple)),
-    st.builds(SegmentsCommitted, st.uuids(), texts, texts, counts, counts, segments),
+    st.builds(SegmentsCommitted, st.uuids(), texts, texts, counts, counts, candidates),
     st.builds(CompactBox, st.uuids(), texts, texts, counts, counts, segments),
     st.builds(RollupBox, st.uuids(), texts, counts, counts, segments),
 )
@@ -67,6 +71,61 @@ def test_the_wire_form_is_this() -> None:
     assert orjson.loads(encode(ARRIVED)) == WIRE
     assert list(orjson.loads(encode(ARRIVED)))[:2] == ["type", "version"]
     assert decode(orjson.dumps(WIRE)) == ARRIVED
+
+
+SEGMENT = UUID("56780000-0000-4000-8000-000000000000")
+GOLDEN: list[tuple[Message, dict[str, Any]]] = [
+    (
+        SegmentsCommitted(ORGANIZATION, "shop", "logs", 0, 1, (Candidate(SEGMENT, 1_700_000_000_000_000_000, 4096),)),
+        {
+            "type": "SegmentsCommitted",
+            "version": 2,
+            "organization": "12340000-0000-4000-8000-000000000000",
+            "collector": "shop",
+            "signal": "logs",
+            "frequency_ms": 0,
+            "level": 1,
+            "segments": [
+                {
+                    "id": "56780000-0000-4000-8000-000000000000",
+                    "start_ns": 1_700_000_000_000_000_000,
+                    "bytes": 4096,
+                }
+            ],
+        },
+    ),
+    (
+        CompactBox(ORGANIZATION, "shop", "metrics", 10_000, 2, (SEGMENT,)),
+        {
+            "type": "CompactBox",
+            "version": 1,
+            "organization": "12340000-0000-4000-8000-000000000000",
+            "collector": "shop",
+            "signal": "metrics",
+            "frequency_ms": 10_000,
+            "level": 2,
+            "segments": ["56780000-0000-4000-8000-000000000000"],
+        },
+    ),
+    (
+        RollupBox(ORGANIZATION, "shop", 0, 10_000, (SEGMENT,)),
+        {
+            "type": "RollupBox",
+            "version": 1,
+            "organization": "12340000-0000-4000-8000-000000000000",
+            "collector": "shop",
+            "frequency_ms": 0,
+            "target_frequency_ms": 10_000,
+            "segments": ["56780000-0000-4000-8000-000000000000"],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "wire"), GOLDEN, ids=lambda value: type(value).__name__)
+def test_the_wire_forms_of_tending_are_these(message: Message, wire: dict[str, Any]) -> None:
+    assert orjson.loads(encode(message)) == wire
+    assert decode(orjson.dumps(wire)) == message
 
 
 def with_source(**changes: object) -> dict[str, Any]:
@@ -109,6 +168,15 @@ def with_source(**changes: object) -> dict[str, Any]:
             {"type": "RollupBox", "version": 1, "organization": str(ORGANIZATION), "collector": "c"}
             | {"frequency_ms": 0, "target_frequency_ms": 10000, "segments": "all"},
             r"RollupBox.segments is str, not list",
+        ),
+        (GOLDEN[0][1] | {"version": 1}, "SegmentsCommitted has version 1, this reader knows 2 only"),
+        (
+            GOLDEN[0][1] | {"segments": [str(SEGMENT)]},
+            r"SegmentsCommitted.segments\[0\] is str, not dict",
+        ),
+        (
+            GOLDEN[0][1] | {"segments": [{"id": str(SEGMENT), "start_ns": 0, "bytes": 0}]},
+            r"SegmentsCommitted.segments\[0\]: a segment has bytes: 0",
         ),
     ],
 )

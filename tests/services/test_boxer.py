@@ -7,13 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from lakerunner.bus.boxes import BoxLimits
 from lakerunner.bus.memory import MemoryBus
 from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, decode, encode, ingest_boxes
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
-from lakerunner.services.boxer import Boxer
+from lakerunner.services.boxer import Boxer, ingest_lane
+from lakerunner.settings import Settings
 
 BOXES = ingest_boxes("logs")
 
@@ -40,8 +39,8 @@ def boxed(bus: MemoryBus) -> list[list[str]]:
     return [[s.key[19:-6] for s in box.sources] for box in boxes if isinstance(box, IngestBox)]
 
 
-def boxer_of(bus: MemoryBus) -> Boxer:
-    return Boxer(LOGS, bus, BoxLimits(max_seconds=0, max_bytes=1 << 30, max_objects=1000, max_held=20_000), lambda: 0.0)
+def boxer_of(bus: MemoryBus) -> Boxer[ObjectArrived]:
+    return Boxer(ingest_lane("logs", Settings(box_max_seconds=0)), bus, lambda: 0.0)
 
 
 def test_closed_boxes_wait_for_the_bus() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from lakerunner.bus.bus import Delivery
+from lakerunner.bus.closed import ClosedBox
 from lakerunner.bus.topics import IngestBox, ObjectArrived
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS
@@ -22,12 +23,6 @@ class BoxLimits:
     max_bytes: int
     max_objects: int
     max_held: int
-
-
-@dataclass(frozen=True)
-class ClosedBox:
-    box: IngestBox
-    deliveries: tuple[Delivery, ...]
 
 
 @dataclass(frozen=True)

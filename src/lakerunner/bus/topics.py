@@ -44,22 +44,36 @@ class IngestBox:
 
 
 @dataclass(frozen=True)
-class SegmentsCommitted:
-    """New segments that compaction or rollup may want. Topics boxer.{signal}.compact and
-    boxer.metrics.rollup."""
+class Candidate:
+    """A segment as a boxer needs to know it: no look at the index tells it more."""
 
-    version: ClassVar[int] = 1
+    id: UUID
+    start_ns: int
+    bytes: int
+
+    def __post_init__(self) -> None:
+        if self.bytes <= 0:
+            raise ValueError(f"a segment has bytes: {self.bytes}")
+
+
+@dataclass(frozen=True)
+class SegmentsCommitted:
+    """Segments that compaction or rollup may want. Topics boxer.{signal}.compact and boxer.metrics.rollup. `level`:
+    that of the merge they are for, and of these segments at most."""
+
+    version: ClassVar[int] = 2
     organization: UUID
     collector: str
     signal: str
     frequency_ms: int
     level: int
-    segments: tuple[UUID, ...]
+    segments: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)
 class CompactBox:
-    """Segments to merge into fewer, larger ones of the next level. Topic segments.{signal}.compact."""
+    """Segments, of this level at most, to merge into fewer, larger ones of the next level. Topic
+    segments.{signal}.compact."""
 
     version: ClassVar[int] = 1
     organization: UUID

@@ -23,7 +23,7 @@ from lakerunner.model.source import SourceObject, SourceState
 class Commit:
     """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload). `rolled` are
     segments whose rows the new windows hold, `basis` all that these were made of; `rolled_of` says whose they are, as
-    there may be no window to tell."""
+    there may be no window to tell. `contiguous`: those replaced must be neighbours in the order of `ingested`."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
@@ -33,6 +33,7 @@ class Commit:
     rolled: tuple[UUID, ...] = ()
     basis: segment_rows.Basis | None = None
     rolled_of: UUID | None = None
+    contiguous: bool = False
 
     def __post_init__(self) -> None:
         if len({segment.organization for segment in self.segments}) > 1:
@@ -59,6 +60,8 @@ def write(transaction: Transaction, commit: Commit) -> None:
     if commit.organization is not None:
         if commit.basis is not None:
             segment_rows.check_basis(transaction, commit.organization, commit.basis)
+        if commit.contiguous:
+            segment_rows.check_contiguous(transaction, commit.organization, commit.replaced)
         segment_rows.replace(transaction, commit.organization, commit.replaced)
         segment_rows.roll(transaction, commit.organization, commit.rolled)
         segment_rows.insert(transaction, commit.segments)

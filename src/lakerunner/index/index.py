@@ -17,6 +17,7 @@ from lakerunner.index.outbox import Outbox
 from lakerunner.index.pushes import Pushes
 from lakerunner.index.segments import Segments
 from lakerunner.index.sources import Sources
+from lakerunner.index.tending import Tending
 
 
 class Index:
@@ -28,6 +29,7 @@ class Index:
         self.keys = Keys(database)
         self.sources = Sources(database)
         self.segments = Segments(database)
+        self.tending = Tending(database, self.segments)
         self.pushes = Pushes(database)
         self.outbox = Outbox(database)
 

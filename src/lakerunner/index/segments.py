@@ -27,7 +27,8 @@ _WANTED = ("wanted_1", "wanted_2", "wanted_3", "wanted_4")
 
 @dataclass(frozen=True)
 class Basis:
-    """What windows were made of: all live segments of a collector's tier with rows in the range."""
+    """What windows were made of, and what was left out of them: all of a collector's tier that was live in the
+    range."""
 
     collector: str
     signal: str
@@ -80,6 +81,10 @@ class Segments:
         ((segments, rows, size),) = self._database.rows("segments.totals", {"organization": organization})
         return segments, rows, size
 
+    def chosen(self, query: str, values: Mapping[str, Any]) -> list[Segment]:
+        """Those that a named query gives; it selects the same columns as `get`."""
+        return self._segments(query, values)
+
     def _segments(self, query: str, values: Mapping[str, Any]) -> list[Segment]:
         with self._database.transaction() as transaction:
             rows = transaction.rows(query, values)
@@ -113,8 +118,9 @@ def roll(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> N
 
 
 def check_basis(transaction: Transaction, organization: UUID, basis: Basis) -> None:
-    """Conflict if there is more, or less, than the work was made of. Until the transaction ends no other commits
-    windows of this collector's tier: so what is committed last was made of all that those before it were made of."""
+    """Conflict if there is a segment that other windows were made of and these were not. Until the transaction ends
+    no other commits windows of this collector's tier: so what is committed last was made of all that those before it
+    were made of. What came meanwhile and is not rolled up is no conflict: its own windows come later."""
     of_tier = {
         "organization": organization,
         "collector": basis.collector,
@@ -123,9 +129,16 @@ def check_basis(transaction: Transaction, organization: UUID, basis: Basis) -> N
     }
     transaction.rows("segments.lock_tier", {"tier": "/".join(map(str, of_tier.values()))})
     between = {"start_ns": basis.time.start_ns, "end_ns": basis.time.end_ns}
-    there = {id_ for (id_,) in transaction.rows("segments.live_ids", of_tier | between)}
-    if there != basis.segments:
-        raise Conflict("segments have come or gone since they were rolled up: look again")
+    there = {id_ for (id_,) in transaction.rows("segments.rolled_ids", of_tier | between)}
+    if not there <= basis.segments:
+        raise Conflict("segments have been rolled up since these were read: look again")
+
+
+def check_contiguous(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
+    """Conflict if a live segment of their place, that shares their time, stands between them in the order of
+    `ingested`."""
+    if transaction.rows("segments.between", {"organization": organization, "ids": list(ids)}):
+        raise Conflict("a segment has come between those that were merged: look again")
 
 
 class _ColumnSets:

@@ -1,20 +1,36 @@
-"""The boxer: take arrivals, group them, put boxes on the bus, and only then give up the arrivals.
+"""The boxer: take messages of one topic, group them, put boxes on another, and only then give up the messages.
 
-What always holds: an arrival that was taken is in an open box, in a closed one that waits for the bus, or passed over,
+What always holds: a message that was taken is in an open box, in a closed one that waits for the bus, or passed over,
 until it is given up; while the bus is away nothing more is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from lakerunner.bus.boxes import Boxes, BoxLimits, ClosedBox
+from lakerunner.bus.boxes import Boxes, BoxLimits
 from lakerunner.bus.bus import Bus, Delivery, Subscription
-from lakerunner.bus.topics import ObjectArrived, arrivals, decode, encode, ingest_boxes
+from lakerunner.bus.closed import AnyBoxes, ClosedBox
+from lakerunner.bus.segment_boxes import COMPACTION, ROLLUP, SegmentBoxes, SegmentBoxLimits
+from lakerunner.bus.topics import (
+    ROLLUP_BOXES,
+    ROLLUP_CANDIDATES,
+    CompactBox,
+    IngestBox,
+    Message,
+    ObjectArrived,
+    SegmentsCommitted,
+    arrivals,
+    compact_boxes,
+    compact_candidates,
+    decode,
+    encode,
+    ingest_boxes,
+)
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.failpoint import reach
-from lakerunner.model.signal import SignalSpec
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
 from lakerunner.settings import Settings
@@ -25,17 +41,55 @@ _LONGEST_WAIT = 0.5
 M = TypeVar("M")
 
 
-class Boxer:
-    """One signal's boxer. `clock` is monotonic seconds."""
+@dataclass(frozen=True)
+class Lane(Generic[M]):
+    """What a boxer takes from where, how it groups it, and where its boxes go. `signal` and `work` are for people."""
 
-    def __init__(self, spec: SignalSpec, bus: Bus, limits: BoxLimits, clock: Callable[[], float]) -> None:
-        self._spec = spec
+    signal: str
+    work: str
+    source: str
+    kind: type[M]
+    boxes: AnyBoxes[M]
+    target: str
+
+    @property
+    def name(self) -> str:
+        return f"boxer {self.signal}" if self.work == "ingest" else f"boxer {self.signal} {self.work}"
+
+
+def ingest_lane(signal: str, settings: Settings) -> Lane[ObjectArrived]:
+    limits = BoxLimits(
+        settings.box_max_seconds, settings.box_max_bytes, settings.box_max_objects, settings.box_max_held
+    )
+    return Lane(signal, "ingest", arrivals(signal), ObjectArrived, Boxes(limits), ingest_boxes(signal))
+
+
+def compact_lane(signal: str, settings: Settings) -> Lane[SegmentsCommitted]:
+    boxes = SegmentBoxes(COMPACTION, _segment_limits(settings, settings.compact_max_seconds))
+    return Lane(signal, "compact", compact_candidates(signal), SegmentsCommitted, boxes, compact_boxes(signal))
+
+
+def rollup_lane(settings: Settings) -> Lane[SegmentsCommitted]:
+    boxes = SegmentBoxes(ROLLUP, _segment_limits(settings, settings.rollup_max_seconds))
+    return Lane("metrics", "rollup", ROLLUP_CANDIDATES, SegmentsCommitted, boxes, ROLLUP_BOXES)
+
+
+def _segment_limits(settings: Settings, seconds: float) -> SegmentBoxLimits:
+    return SegmentBoxLimits(
+        seconds, settings.compact_target_bytes, settings.compact_max_segments, settings.box_max_held
+    )
+
+
+class Boxer(Generic[M]):
+    """`clock` is monotonic seconds."""
+
+    def __init__(self, lane: Lane[M], bus: Bus, clock: Callable[[], float]) -> None:
+        self._lane = lane
         self._bus = bus
         self._clock = clock
-        self._boxes = Boxes(limits)
         self._closed: list[ClosedBox] = []  # taken from the boxes, and not given up
         self._passed_over: list[Delivery] = []
-        self._subscription: Subscription = bus.subscribe([arrivals(spec.name)], "boxer")
+        self._subscription: Subscription = bus.subscribe([lane.source], "boxer")
 
     def step(self) -> None:
         if not self._closed and not self._passed_over:
@@ -50,33 +104,41 @@ class Boxer:
         self._subscription.close()
 
     def _take(self) -> None:
-        wait = min(_LONGEST_WAIT, self._boxes.seconds_until_due(self._clock()))
+        boxes = self._lane.boxes
+        wait = min(_LONGEST_WAIT, boxes.seconds_until_due(self._clock()))
         for delivery in self._subscription.take(_TAKE, wait):
-            message = readable(delivery, ObjectArrived)
+            message = readable(delivery, self._lane.kind)
             if message is None:
                 self._passed_over.append(delivery)
             else:
-                self._boxes.add(delivery, message, self._clock())
-        self._closed = self._boxes.take_due(self._clock())
+                boxes.add(delivery, message, self._clock())
+        self._closed = boxes.take_due(self._clock())
 
     def _send(self) -> None:
         """Again, if the bus was away: a box that comes twice changes nothing."""
-        topic = ingest_boxes(self._spec.name)
-        reach("before-box")
-        self._bus.publish([(topic, encode(one.box)) for one in self._closed])
-        reach("after-box")
+        made = [one.box for one in self._closed if one.box is not None]
+        if made:
+            reach("before-box")
+            self._bus.publish([(self._lane.target, encode(box)) for box in made])
+            reach("after-box")
         self._subscription.commit([delivery for one in self._closed for delivery in one.deliveries])
-        reach("after-arrivals")
-        meters.BOXES.labels(self._spec.name).inc(len(self._closed))
-        for one in self._closed:
-            log.info(
-                "box closed",
-                signal=self._spec.name,
-                collector=one.box.collector,
-                objects=len(one.box.sources),
-                bytes=sum(source.size for source in one.box.sources),
-            )
+        if made:
+            reach("after-arrivals")
+        meters.BOXES.labels(self._lane.signal, self._lane.work).inc(len(made))
+        for box in made:
+            log.info("box closed", work=self._lane.work, signal=self._lane.signal, **_size(box))
         self._closed = []
+
+
+def _size(box: Message) -> dict[str, str | int]:
+    match box:
+        case IngestBox():
+            size = {"objects": len(box.sources), "bytes": sum(source.size for source in box.sources)}
+        case CompactBox():
+            size = {"frequency_ms": box.frequency_ms, "level": box.level, "segments": len(box.segments)}
+        case _:
+            size = {"frequency_ms": getattr(box, "frequency_ms", 0), "segments": len(getattr(box, "segments", ()))}
+    return {"collector": box.collector, **size}
 
 
 def readable(delivery: Delivery, kind: type[M]) -> M | None:
@@ -91,7 +153,3 @@ def readable(delivery: Delivery, kind: type[M]) -> M | None:
         log.error("a message cannot be understood and is passed over", topic=delivery.topic, error=str(error))
         return None
     return message
-
-
-def box_limits(settings: Settings) -> BoxLimits:
-    return BoxLimits(settings.box_max_seconds, settings.box_max_bytes, settings.box_max_objects, settings.box_max_held)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from lakerunner.bus.bus import Bus, Delivery, Subscription
-from lakerunner.bus.topics import IngestBox, SegmentsCommitted, compact_candidates, encode, ingest_boxes
+from lakerunner.bus.topics import IngestBox, ingest_boxes
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Conflict, Crashed, Unavailable
@@ -29,6 +29,7 @@ from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.services import meters
 from lakerunner.services.attempts import cut
 from lakerunner.services.boxer import readable
+from lakerunner.services.follow_up import committed
 from lakerunner.services.logs import Log
 
 log = Log("ingest")
@@ -109,7 +110,7 @@ class Ingest:
 
     def _commit(self, box: IngestBox, result: BoxResult) -> bool:
         try:
-            self._parts.index.commit(_commit(box, result))
+            self._parts.index.commit(_commit(result))
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
             log.info("another worker was first, doing the box again without what is done", objects=len(box.sources))
@@ -132,12 +133,8 @@ class Ingest:
         return [s for s in box.sources if states.get(s.identity, SourceState.SEEN) is SourceState.SEEN]
 
 
-def _commit(box: IngestBox, result: BoxResult) -> Commit:
-    follow_up = SegmentsCommitted(
-        box.organization, box.collector, box.signal, 0, 0, tuple(segment.id for segment in result.segments)
-    )
-    messages = ((compact_candidates(box.signal), encode(follow_up)),) if result.segments else ()
-    return Commit(result.segments, result.done, result.failed, messages=messages)
+def _commit(result: BoxResult) -> Commit:
+    return Commit(result.segments, result.done, result.failed, messages=committed(result.segments))
 
 
 def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:

@@ -1,8 +1,9 @@
-"""What every process counts, for Prometheus at /metrics. Labels are bounded: signals, states, topics."""
+"""What every process counts, for Prometheus at /metrics. Labels are bounded: signals, states, topics,
+tiers, levels."""
 
 from __future__ import annotations
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 ANNOUNCED = Counter("lakerunner_objects_announced", "Raw objects newly recorded", ["signal"])
 NOTIFICATIONS = Counter("lakerunner_notifications", "Messages of a queue that were done with and deleted", ["provider"])
@@ -13,7 +14,7 @@ ROWS = Counter("lakerunner_rows_ingested", "Rows committed", ["signal"])
 SEGMENTS = Counter("lakerunner_segments_committed", "Segments committed", ["signal"])
 SEGMENT_BYTES = Counter("lakerunner_segment_bytes", "Bytes of committed segments", ["signal"])
 RAW_BYTES = Counter("lakerunner_raw_bytes", "Bytes of raw objects ingested, as stored", ["signal"])
-BOXES = Counter("lakerunner_boxes_closed", "Boxes put on the bus", ["signal"])
+BOXES = Counter("lakerunner_boxes_closed", "Boxes put on the bus", ["signal", "work"])
 RELAYED = Counter("lakerunner_outbox_relayed", "Messages published from the outbox")
 UNREADABLE = Counter("lakerunner_messages_unreadable", "Messages dropped because they cannot be understood", ["topic"])
 BOX_SECONDS = Histogram(
@@ -21,4 +22,34 @@ BOX_SECONDS = Histogram(
     "From taking a box to its commit",
     ["signal"],
     buckets=(0.25, 0.5, 1, 2, 5, 10, 30, 60, 300),
+)
+
+MERGED = Counter("lakerunner_segments_merged", "Segments that a merge has replaced", ["signal"])
+MERGE_READ_BYTES = Counter("lakerunner_merge_read_bytes", "Bytes of segments that merges have replaced", ["signal"])
+# Write amplification is (lakerunner_segment_bytes + lakerunner_merge_written_bytes) / lakerunner_segment_bytes.
+MERGE_WRITTEN_BYTES = Counter("lakerunner_merge_written_bytes", "Bytes of segments that merges have made", ["signal"])
+ROLLED = Counter("lakerunner_segments_rolled", "Segments whose rows a tier has got", ["tier"])
+ROLLUP_ROWS = Counter("lakerunner_rollup_rows", "Rows of windows committed, those made again too", ["tier"])
+ROLLUP_BYTES = Counter("lakerunner_rollup_bytes", "Bytes of segments of windows committed", ["tier"])
+WORK_SECONDS = Histogram(
+    "lakerunner_work_seconds",
+    "Of the job that a merge or rollup was part of, and its commit",
+    ["work"],
+    buckets=(0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800),
+)
+WORK_CONFLICTS = Counter("lakerunner_work_conflicts", "Merges and rollups that others were first at", ["work"])
+WORK_FAILURES = Counter("lakerunner_work_failures", "Merges and rollups that failed, each time", ["work"])
+SEGMENTS_ASIDE = Counter("lakerunner_segments_set_aside", "Segments that could not be read and are set aside", ["work"])
+REMINDED = Counter("lakerunner_segments_reminded", "Segments overdue for a merge or rollup, told of again", ["work"])
+LIVE_SEGMENTS = Gauge("lakerunner_live_segments", "Live segments in the index", ["signal", "tier", "level"])
+SEGMENTS_PER_HOUR = Gauge(
+    "lakerunner_live_segments_per_hour",
+    "Live segments per hour of data, of the last day, in hours that have any",
+    ["signal", "tier", "level"],
+)
+FAILED_WORK = Gauge(
+    "lakerunner_failed_work", "Merges and rollups that failed and wait, or are set aside", ["topic", "state"]
+)
+ROLLUP_LAG = Gauge(
+    "lakerunner_rollup_lag_seconds", "How long the oldest segment of a tier waits for the next", ["tier"]
 )

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from urllib.parse import urlsplit
 
 from lakerunner.api.addresses import Addresses, lookups
@@ -19,6 +21,7 @@ from lakerunner.bus.open import open_bus
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.index.keys import Known
+from lakerunner.index.tending import Retry
 from lakerunner.model.caller import EVERY_ROLE, Caller, Share
 from lakerunner.model.errors import Conflict, Unavailable, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
@@ -26,6 +29,7 @@ from lakerunner.objects.hurrying import HurryingStore
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
+from lakerunner.pipeline.job import probe
 from lakerunner.query.assign import UnitSize
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
@@ -44,9 +48,11 @@ from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.spark import ProcessSpark
+from lakerunner.services.work import WorkParts
 from lakerunner.settings import Settings
 
 Say = Callable[[str], None]
+_SLOTS_FOR_BOTH = 4  # with a quarter of so many, compaction and rollup have one each
 _KEYLESS = b""  # no digest of any secret
 _QUERY_SPARK = ("shared", "own", "off")
 
@@ -135,6 +141,16 @@ def open_workers(settings: Settings, runtime: Runtime, store: ObjectStore, say: 
     runtime.defer("query workers", remote.close)
     say(f"query workers: {settings.workers}")
     return remote
+
+
+def work_parts(parts: Parts) -> WorkParts:
+    """Compaction and rollup have a quarter of Spark's slots each, so that ingest always finds some; where there are few
+    they take turns."""
+    settings, spark = parts.settings, parts.spark.session()
+    slots = spark.sparkContext.defaultParallelism
+    retry = Retry(settings.work_max_attempts, settings.work_retry_seconds)
+    turn = parts.spark.turn if slots < _SLOTS_FOR_BOTH else Lock()
+    return WorkParts(parts.index.tending, partial(probe, spark), retry, max(1, slots // 4), turn)
 
 
 def open_outgrown(parts: Parts) -> Outgrown | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from anyio import CapacityLimiter
 from starlette.routing import BaseRoute
@@ -26,13 +27,16 @@ from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
 from lakerunner.api.sql import SqlApi
 from lakerunner.api.worker import WorkerApi
+from lakerunner.model.merging import MergeLimits
 from lakerunner.model.signal import SIGNALS
 from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.ingest import IngestLimits
 from lakerunner.pipeline.segments import warm
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.services.announce import Announcer
-from lakerunner.services.boxer import Boxer, box_limits
+from lakerunner.services.boxer import Boxer, Lane, compact_lane, ingest_lane, rollup_lane
+from lakerunner.services.compact import Compaction
 from lakerunner.services.ingest import Ingest, IngestParts
 from lakerunner.services.lister import Lister, Newcomers
 from lakerunner.services.otlp_ports import open_otlp_ports
@@ -49,15 +53,20 @@ from lakerunner.services.parts import (
     open_worker,
     open_workers,
     refuse_open_worker,
+    work_parts,
 )
 from lakerunner.services.queue_door import QueueDoor
 from lakerunner.services.queues import open_queues
 from lakerunner.services.relay import Relay
+from lakerunner.services.rollup import Rollup
 from lakerunner.services.runtime import Runtime
+from lakerunner.services.tending import Every, Overdue, remind_merges, remind_rollups, sample, sample_seconds
 from lakerunner.services.warm import warm_queries_aside
+from lakerunner.services.work import B, W, Worker
 from lakerunner.settings import Settings
 
 Routes = list[BaseRoute]
+M = TypeVar("M")
 _REMIND_EVERY = 60.0
 _SPARE_THREADS = 8
 
@@ -99,11 +108,18 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
 
 
 def add_boxer(parts: Parts, _say: Say) -> Routes:
-    for spec in SIGNALS.values():
-        boxer = Boxer(spec, parts.bus, box_limits(parts.settings), time.monotonic)
-        parts.runtime.defer(f"boxer {spec.name}", boxer.close)
-        parts.runtime.loop(f"boxer {spec.name}", boxer.step)
+    settings = parts.settings
+    for signal in SIGNALS:
+        _add_boxer(parts, ingest_lane(signal, settings))
+        _add_boxer(parts, compact_lane(signal, settings))
+    _add_boxer(parts, rollup_lane(settings))
     return []
+
+
+def _add_boxer(parts: Parts, lane: Lane[M]) -> None:
+    boxer = Boxer(lane, parts.bus, time.monotonic)
+    parts.runtime.defer(lane.name, boxer.close)
+    parts.runtime.loop(lane.name, boxer.step)
 
 
 def add_ingest(parts: Parts, say: Say) -> Routes:
@@ -119,6 +135,44 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
         parts.runtime.loop(f"ingest {spec.name}", ingest.step)
     add_relay(parts)
     return []
+
+
+def add_compact(parts: Parts, _say: Say) -> Routes:
+    settings = parts.settings
+    merge = MergeLimits(settings.compact_max_segments, settings.compact_target_bytes)
+    limits = CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint)
+    compaction = Compaction(parts.index, parts.spark.session(), parts.address, merge, limits)
+    worker = Worker(compaction, parts.bus, work_parts(parts))
+    overdue = Overdue.of(settings)
+    _add_worker(parts, "compact", worker, lambda: remind_merges(parts.index.tending, overdue))
+    return []
+
+
+def add_rollup(parts: Parts, _say: Say) -> Routes:
+    settings = parts.settings
+    limits = CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint)
+    rollup = Rollup(parts.index, parts.spark.session(), parts.address, limits)
+    worker = Worker(rollup, parts.bus, work_parts(parts))
+    overdue = Overdue.of(settings)
+    _add_worker(parts, "rollup", worker, lambda: remind_rollups(parts.index.tending, overdue))
+    return []
+
+
+def _add_worker(parts: Parts, name: str, worker: Worker[B, W], remind: Callable[[], object]) -> None:
+    runtime, overdue = parts.runtime, Overdue.of(parts.settings)
+    runtime.defer(name, worker.close)
+    runtime.loop(name, worker.step)
+    reminder = Every(overdue.reminder, remind, time.monotonic, runtime.stopping.wait)
+    runtime.loop(f"{name} reminder", reminder.step)
+    if "gauges" not in runtime.loops:
+        gauges = Every(
+            sample_seconds(overdue),
+            lambda: sample(parts.index.tending, now_ns()),
+            time.monotonic,
+            runtime.stopping.wait,
+        )
+        runtime.loop("gauges", gauges.step)
+    add_relay(parts)
 
 
 def add_query_api(parts: Parts, say: Say) -> Routes:
@@ -170,6 +224,8 @@ PARTS: dict[str, AddPart] = {
     "pubsub": add_pubsub,
     "boxer": add_boxer,
     "ingest": add_ingest,
+    "compact": add_compact,
+    "rollup": add_rollup,
     "query-api": add_query_api,
 }
 

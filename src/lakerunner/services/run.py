@@ -13,7 +13,14 @@ from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
-UP = ("ingest", "boxer", "query-api", "pubsub")  # doors open last, when all behind them is ready, and close first
+UP = (
+    "ingest",
+    "compact",
+    "rollup",
+    "boxer",
+    "query-api",
+    "pubsub",
+)  # doors open last, when all behind them is ready, and close first
 
 
 def run_parts(

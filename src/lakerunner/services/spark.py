@@ -20,6 +20,7 @@ class ProcessSpark:
     def __init__(self, settings: Settings, runtime: Runtime) -> None:
         self._settings = settings
         self._runtime = runtime
+        self.turn = Lock()  # of those who tend the lake, where there are too few slots for all of them at once
         self._lock = Lock()
         self._session: SparkSession | None = None
 

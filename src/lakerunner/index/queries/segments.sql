@@ -34,11 +34,24 @@ UPDATE lrdb.segments AS s SET rolled = true FROM rolled AS r WHERE s.id = r.id
 -- One commit of windows of a collector's tier at a time: each sees what the one before it made of.
 SELECT pg_advisory_xact_lock(hashtextextended(%(tier)s, 7))
 
--- name: live_ids
--- Of one collector's tier, those with a row in the range.
+-- name: rolled_ids
+-- Of one collector's tier, those with a row in the range that the next tier was made of.
 SELECT id FROM lrdb.segments
 WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
-  AND frequency_ms = %(frequency_ms)s AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+  AND frequency_ms = %(frequency_ms)s AND state = 'live' AND rolled AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+
+-- name: between
+-- Whether another one stands between these.
+WITH hull AS (
+    SELECT min(collector) AS collector, min(signal) AS signal, min(frequency_ms) AS frequency_ms,
+           min(start_ns) AS start_ns, max(end_ns) AS end_ns, min(ingested) AS first, max(ingested) AS last
+    FROM lrdb.segments WHERE organization = %(organization)s AND id = ANY(%(ids)s::uuid[])
+)
+SELECT s.id FROM lrdb.segments AS s, hull AS h
+WHERE s.organization = %(organization)s AND s.collector = h.collector AND s.signal = h.signal
+  AND s.frequency_ms = h.frequency_ms AND s.state = 'live' AND s.start_ns < h.end_ns AND s.end_ns > h.start_ns
+  AND s.ingested BETWEEN h.first AND h.last AND s.id <> ALL(%(ids)s::uuid[])
+LIMIT 1
 
 -- name: pick
 -- Both are half-open: a segment that ends where the range starts holds nothing of it. The condition is said twice,

@@ -1,0 +1,113 @@
+"""Compaction: what a box of segments to merge means. services/work.py is the loop.
+
+What always holds: a merge takes live segments only, neighbours in the order of `ingested` (model/merging.py), and the
+commit checks both again: the old ones go and the new one comes in one transaction, or nothing happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+from lakerunner.bus.topics import CompactBox, compact_boxes
+from lakerunner.index.commit import Commit
+from lakerunner.index.index import Index
+from lakerunner.index.tending import Place
+from lakerunner.model.merging import MergeLimits, is_mergeable, runs
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import SIGNALS
+from lakerunner.model.tier import TIER_NAMES
+from lakerunner.model.time import TimeRange
+from lakerunner.objects.open import StoreAddress
+from lakerunner.pipeline.compact import CompactLimits, CompactWork, Outcome, compact
+from lakerunner.services import meters
+from lakerunner.services.follow_up import committed
+from lakerunner.services.logs import Log
+
+log = Log("compact")
+Compact = Callable[[SparkSession, Sequence[CompactWork], StoreAddress, CompactLimits], list[Outcome]]
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """`compact` runs the job; tests give another."""
+
+    index: Index
+    spark: SparkSession
+    address: StoreAddress
+    merge: MergeLimits
+    limits: CompactLimits
+    compact: Compact = compact
+
+    name = "compact"
+    topics = tuple(compact_boxes(signal) for signal in SIGNALS)
+    box = CompactBox
+    points = ("before-swap", "after-swap", "after-compact")
+
+    def plan(self, box: CompactBox) -> list[CompactWork]:
+        tending = self.index.tending
+        members = [one for one in tending.live(box.organization, box.segments) if self._belongs(one, box)]
+        if len(members) < 2:
+            return []
+        time = TimeRange(min(one.time.start_ns for one in members), max(one.time.end_ns for one in members))
+        place = Place(box.organization, box.collector, box.signal, box.frequency_ms)
+        ingested = [one.ingested for one in members]
+        among = tending.overlapping(place, time, ingested=(min(ingested), max(ingested)))
+        kept_out = tending.aside_of(box.organization, [one.id for one in among]) | _crowd(members, among, box.level)
+        return [
+            CompactWork(box.organization, box.collector, box.signal, box.frequency_ms, box.level + 1, run)
+            for run in runs(among, box.level, self.merge, kept_out)
+        ]
+
+    def run(self, works: Sequence[CompactWork]) -> list[Outcome]:
+        return self.compact(self.spark, works, self.address, self.limits)
+
+    def commit(self, work: CompactWork, outcome: Outcome) -> None:
+        replaced = tuple(one.id for one in work.segments)
+        messages = committed(outcome.segments)
+        self.index.commit(Commit(outcome.segments, (), (), replaced, messages, contiguous=True))
+
+    def segments(self, work: CompactWork) -> tuple[Segment, ...]:
+        return work.segments
+
+    def does_without(self, _work: CompactWork, _damaged: UUID) -> bool:
+        return True
+
+    def report(self, work: CompactWork, outcome: Outcome, seconds: float) -> None:
+        read = sum(one.bytes for one in work.segments)
+        written = sum(one.bytes for one in outcome.segments)
+        meters.MERGED.labels(work.signal).inc(len(work.segments))
+        meters.MERGE_READ_BYTES.labels(work.signal).inc(read)
+        meters.MERGE_WRITTEN_BYTES.labels(work.signal).inc(written)
+        meters.WORK_SECONDS.labels(self.name).observe(seconds)
+        rows = sum(one.rows for one in outcome.segments)
+        log.info(
+            "segments merged",
+            signal=work.signal,
+            collector=work.collector,
+            tier=TIER_NAMES.get(work.frequency_ms, work.frequency_ms),
+            level=work.level,
+            segments=len(work.segments),
+            rows=rows,
+            doubles=sum(one.rows for one in work.segments) - rows,
+            bytes_read=read,
+            bytes_written=written,
+            seconds=round(seconds, 3),
+        )
+
+    def _belongs(self, segment: Segment, box: CompactBox) -> bool:
+        """A box says what it holds, and the index knows: one that is wrong merges nothing that does not belong."""
+        told = (box.collector, box.signal, box.frequency_ms)
+        is_so = (segment.collector, segment.signal, segment.frequency_ms) == told
+        return is_so and segment.level <= box.level and is_mergeable(segment, self.merge.target_bytes)
+
+
+def _crowd(members: Sequence[Segment], among: Sequence[Segment], level: int) -> frozenset[UUID]:
+    """Segments of lower levels that stand between are merged along where they are few. Many of them have merges of
+    their own before them, and would come to a high level while they are small."""
+    named = {one.id for one in members}
+    between = frozenset(one.id for one in among if one.id not in named and one.level < level)
+    return between if len(between) > len(members) else frozenset()

@@ -1,0 +1,119 @@
+"""Rollup: what a box of metric segments to roll up means. services/work.py is the loop.
+
+What always holds: windows are made of all live segments that have rows in them, and committed only if no other windows
+have been made of more meanwhile (index/segments.py, Basis). A segment counts as rolled from the commit on that brings
+the windows of all its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+from lakerunner.bus.topics import ROLLUP_BOXES, RollupBox
+from lakerunner.index.commit import Commit
+from lakerunner.index.index import Index
+from lakerunner.index.segments import Basis
+from lakerunner.index.tending import Place
+from lakerunner.model.segment import Segment
+from lakerunner.model.tier import TIER_NAMES, next_tier
+from lakerunner.objects.open import StoreAddress
+from lakerunner.pipeline.compact import CompactLimits, Outcome
+from lakerunner.pipeline.rollup.work import RollupWork, rollup
+from lakerunner.services import meters
+from lakerunner.services.follow_up import committed, to_merge
+from lakerunner.services.logs import Log
+
+log = Log("rollup")
+Roll = Callable[[SparkSession, Sequence[RollupWork], StoreAddress, CompactLimits], list[Outcome]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A work, and all that was live when it was planned."""
+
+    work: RollupWork
+    basis: Basis
+
+
+@dataclass(frozen=True)
+class Rollup:
+    """`rollup` runs the job; tests give another."""
+
+    index: Index
+    spark: SparkSession
+    address: StoreAddress
+    limits: CompactLimits
+    rollup: Roll = rollup
+
+    name = "rollup"
+    topics = (ROLLUP_BOXES,)
+    box = RollupBox
+    points = ("before-roll", "after-roll", "after-rollup")
+
+    def plan(self, box: RollupBox) -> list[Planned]:
+        """One work, of those that are not rolled up yet. A damaged segment that was never rolled up is left out of
+        the windows: where it has rows, nobody reads them while it is not."""
+        touched = tuple(one for one in self.index.tending.live(box.organization, box.segments) if _belongs(one, box))
+        if not touched:
+            return []
+        place = Place(box.organization, box.collector, "metrics", box.frequency_ms)
+        work = RollupWork(box.organization, box.collector, box.frequency_ms, box.target_frequency_ms, touched, touched)
+        there = self.index.tending.overlapping(place, work.span)
+        aside = self.index.tending.aside_of(box.organization, [one.id for one in there])
+        sources = tuple(one for one in there if one.rolled or one.id not in aside)
+        known = frozenset(one.id for one in there)
+        basis = Basis(box.collector, "metrics", box.frequency_ms, work.span, known)
+        return [Planned(replace(work, sources=sources), basis)]
+
+    def run(self, works: Sequence[Planned]) -> list[Outcome]:
+        return self.rollup(self.spark, [one.work for one in works], self.address, self.limits)
+
+    def commit(self, work: Planned, outcome: Outcome) -> None:
+        touched = work.work.touched
+        self.index.commit(
+            Commit(
+                outcome.segments,
+                (),
+                (),
+                messages=(*committed(outcome.segments), *to_merge(touched)),
+                rolled=tuple(one.id for one in touched),
+                basis=work.basis,
+                rolled_of=work.work.organization,
+            )
+        )
+
+    def segments(self, work: Planned) -> tuple[Segment, ...]:
+        return work.work.touched
+
+    def does_without(self, work: Planned, damaged: UUID) -> bool:
+        """Not without one that is rolled up: its rows are in windows that these would replace."""
+        return not any(one.rolled for one in work.work.sources if one.id == damaged)
+
+    def report(self, work: Planned, outcome: Outcome, seconds: float) -> None:
+        done = work.work
+        tier = TIER_NAMES.get(done.target_frequency_ms, str(done.target_frequency_ms))
+        rows = sum(one.rows for one in outcome.segments)
+        meters.ROLLED.labels(tier).inc(len(done.touched))
+        meters.ROLLUP_ROWS.labels(tier).inc(rows)
+        meters.ROLLUP_BYTES.labels(tier).inc(sum(one.bytes for one in outcome.segments))
+        meters.WORK_SECONDS.labels(self.name).observe(seconds)
+        log.info(
+            "segments rolled up",
+            collector=done.collector,
+            tier=tier,
+            segments=len(done.touched),
+            sources=len(done.sources),
+            rows=rows,
+            seconds=round(seconds, 3),
+        )
+
+
+def _belongs(segment: Segment, box: RollupBox) -> bool:
+    """A box says what it holds, and the index knows."""
+    told = (box.collector, "metrics", box.frequency_ms)
+    is_so = (segment.collector, segment.signal, segment.frequency_ms) == told
+    return is_so and not segment.rolled and next_tier(box.frequency_ms) == box.target_frequency_ms

@@ -1,0 +1,242 @@
+"""The loop behind compaction and rollup: take boxes, plan works, run them in a Spark job, commit each, give up the
+boxes.
+
+Comes in: boxes from the bus, and failed ones whose pause is over. Goes out: commits, and rows of failed work. A kind
+(compact.py, rollup.py) says what a box means.
+
+What always holds: a box that was taken stays in hand until each of its works is committed, recorded as failed, or
+void. A store or an index that is away counts for nothing. What kills its worker, or fails, counts for that work alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+from lakerunner.bus.bus import Bus, Delivery, Subscription
+from lakerunner.bus.topics import CompactBox, RollupBox, decode, encode
+from lakerunner.index.tending import Retry, Tending, Work
+from lakerunner.model.errors import Conflict, Corrupt, Crashed, Unavailable
+from lakerunner.model.failpoint import reach
+from lakerunner.model.segment import Segment
+from lakerunner.pipeline.compact import Outcome
+from lakerunner.services import meters
+from lakerunner.services.boxer import readable
+from lakerunner.services.logs import Log
+
+log = Log("work")
+_WAIT_SECONDS = 0.5
+_LOOK_SECONDS = 2.0  # between two looks for failed work that is due
+_CONFLICTS = 20  # so many in a row are no accident
+
+B = TypeVar("B", bound=CompactBox | RollupBox)
+W = TypeVar("W")
+
+
+class Kind(Protocol[B, W]):
+    """What boxes of one kind mean. `points`: failpoints before and after a commit, and after the box is given up."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topics(self) -> Sequence[str]: ...
+
+    @property
+    def box(self) -> type[B]: ...
+
+    @property
+    def points(self) -> tuple[str, str, str]: ...
+
+    def plan(self, box: B) -> list[W]:
+        """What there is to do by what is live now; nothing, if all of it is done or void."""
+
+    def run(self, works: Sequence[W]) -> list[Outcome]:
+        """One Spark job. Crashed if a worker died."""
+
+    def commit(self, work: W, outcome: Outcome) -> None:
+        """Conflict if what the work was made of has changed."""
+
+    def segments(self, work: W) -> tuple[Segment, ...]:
+        """Those it is there for: a failed work is a box of these."""
+
+    def does_without(self, work: W, damaged: UUID) -> bool:
+        """Whether, with this one set aside, the others can go on."""
+
+    def report(self, work: W, outcome: Outcome, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class WorkParts:
+    """`probe` raises if there is no Spark to work with. `at_once`: works of one job. `turn`: who has it may run one, so
+    that those who share it do not fill Spark."""
+
+    tending: Tending
+    probe: Callable[[], None]
+    retry: Retry
+    at_once: int
+    turn: Lock = field(default_factory=Lock)
+
+
+@dataclass(eq=False)
+class _Task(Generic[B]):
+    """A box in hand: from the bus, or from failed work. `recorded`: the works of it that have failed now, by their
+    segments: they are not tried again at once because others of the box are."""
+
+    box: B
+    delivery: Delivery | None = None
+    failed: Work | None = None
+    conflicts: int = 0
+    recorded: set[frozenset[UUID]] = field(default_factory=set)
+
+
+class Worker(Generic[B, W]):
+    """`clock` is monotonic seconds."""
+
+    def __init__(
+        self, kind: Kind[B, W], bus: Bus, parts: WorkParts, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kind = kind
+        self._parts = parts
+        self._clock = clock
+        self._next_look = clock()
+        self._subscription: Subscription = bus.subscribe(kind.topics, kind.name)
+        self._in_hand: list[_Task[B]] = []
+
+    def step(self) -> None:
+        if not self._in_hand:
+            self._take()
+        if not self._in_hand or not self._parts.turn.acquire(timeout=_WAIT_SECONDS):
+            return
+        try:
+            ended = self._try(self._in_hand)
+        finally:
+            self._parts.turn.release()
+        for task in ended:
+            self._give_up(task)
+
+    def close(self) -> None:
+        """What failed before and is in hand is due again at once."""
+        for task in self._in_hand:
+            if task.failed:
+                self._parts.tending.put_off(task.failed, 0.0)
+        self._in_hand = []
+        self._subscription.close()
+
+    def _take(self) -> None:
+        """Failed work first: there is little of it, and it waited."""
+        at_once = self._parts.at_once
+        if self._clock() >= self._next_look:
+            for work in self._parts.tending.due(self._kind.topics, at_once):
+                self._take_failed(work)
+            self._next_look = self._clock() + (0.0 if self._in_hand else _LOOK_SECONDS)
+        room = at_once - len(self._in_hand)
+        if room:
+            wait = 0.0 if self._in_hand else _WAIT_SECONDS
+            for delivery in self._subscription.take(room, wait):
+                box = readable(delivery, self._kind.box)
+                if box is None:
+                    self._subscription.commit([delivery])
+                else:
+                    self._in_hand.append(_Task(box, delivery))
+
+    def _take_failed(self, work: Work) -> None:
+        try:
+            box = decode(work.payload)
+        except Corrupt as error:
+            log.error("failed work of another version is dropped", work=work.id, error=str(error))
+            box = None
+        if isinstance(box, self._kind.box):
+            self._in_hand.append(_Task(box, failed=work))
+        else:
+            self._parts.tending.done(work)
+
+    def _try(self, tasks: Sequence[_Task[B]]) -> list[_Task[B]]:
+        """Do what there is to do; the tasks that have come to an end."""
+        planned = [
+            (task, work)
+            for task in tasks
+            for work in self._kind.plan(task.box)
+            if frozenset(self._ids(work)) not in task.recorded
+        ]
+        again: list[_Task[B]] = []
+        for start in range(0, len(planned), self._parts.at_once):
+            some = planned[start : start + self._parts.at_once]
+            started = self._clock()
+            outcomes = self._run([work for _, work in some])
+            for (task, work), outcome in zip(some, outcomes, strict=True):
+                if not self._finish(task, work, outcome, self._clock() - started):
+                    again.append(task)
+        return [task for task in tasks if task not in again]
+
+    def _run(self, works: Sequence[W]) -> list[Outcome]:
+        """After a crash one by one, which finds the culprit."""
+        try:
+            return self._kind.run(works)
+        except Exception as error:
+            if isinstance(error, Unavailable) and not isinstance(error, Crashed):
+                raise
+            self._parts.probe()  # if workers as such live, the work is to blame
+            log.warning("a job failed", work=self._kind.name, works=len(works), error=str(error))
+            if len(works) > 1:
+                return [self._run([work])[0] for work in works]
+            return [Outcome((), error=f"{type(error).__name__}: {error}")]
+
+    def _finish(self, task: _Task[B], work: W, outcome: Outcome, seconds: float) -> bool:
+        """False if the box is to be looked at again."""
+        if outcome.damaged is not None and self._kind.does_without(work, outcome.damaged):
+            self._set_aside(task.box.organization, outcome.damaged, outcome.error)
+            return False
+        if outcome.error or outcome.damaged is not None:
+            self._fail(task, work, outcome.error or f"segment {outcome.damaged} cannot be read")
+            return True
+        before, after, _ = self._kind.points
+        reach(before)
+        try:
+            self._kind.commit(work, outcome)
+        except Conflict as error:
+            return self._conflicted(task, work, str(error))
+        reach(after)
+        self._kind.report(work, outcome, seconds)
+        return True
+
+    def _conflicted(self, task: _Task[B], work: W, reason: str) -> bool:
+        log.info("others were first, looking again", work=self._kind.name, reason=reason)
+        meters.WORK_CONFLICTS.labels(self._kind.name).inc()
+        task.conflicts += 1
+        if task.conflicts < _CONFLICTS:
+            return False
+        self._fail(task, work, f"{task.conflicts} times others were first: {reason}")
+        return True
+
+    def _set_aside(self, organization: UUID, segment: UUID, reason: str) -> None:
+        if self._parts.tending.set_aside(organization, [segment], reason):
+            meters.SEGMENTS_ASIDE.labels(self._kind.name).inc()
+            log.warning("segment set aside", work=self._kind.name, segment=str(segment), reason=reason)
+
+    def _fail(self, task: _Task[B], work: W, reason: str) -> None:
+        segments = self._ids(work)
+        failed = task.failed or Work(self._topic(task), encode(replace(task.box, segments=tuple(sorted(segments)))))
+        retry = self._parts.retry
+        attempts, state = self._parts.tending.fail(failed, task.box.organization, segments, reason, retry)
+        task.recorded.add(frozenset(segments))
+        meters.WORK_FAILURES.labels(self._kind.name).inc()
+        log.warning("work failed", work=self._kind.name, id=failed.id, attempts=attempts, state=state, reason=reason)
+
+    def _ids(self, work: W) -> list[UUID]:
+        return [one.id for one in self._kind.segments(work)]
+
+    def _topic(self, task: _Task[B]) -> str:
+        return task.delivery.topic if task.delivery else self._kind.topics[0]
+
+    def _give_up(self, task: _Task[B]) -> None:
+        if task.delivery:
+            self._subscription.commit([task.delivery])
+        elif task.failed and not task.recorded:
+            self._parts.tending.done(task.failed)
+        self._in_hand.remove(task)
+        reach(self._kind.points[2])
