@@ -10,15 +10,17 @@ from typing import Any, TextIO
 
 import click
 
+from lakerunner.commands.options import EPILOG
+from lakerunner.commands.options import home as _home
+from lakerunner.commands.options import settings_of as _settings
+from lakerunner.commands.options import store as _store
+from lakerunner.commands.sweep import retention, sweep
 from lakerunner.model.caller import Role, roles_named
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.source import SIGNAL_NAMES
-from lakerunner.settings import Settings, describe, load_settings
+from lakerunner.settings import describe
 
-EPILOG = "Settings come from LAKERUNNER_* variables and LAKERUNNER_CONFIG; `lakerunner settings` lists them."
-_home = click.option("--home", type=click.Path(path_type=Path), help="Where the embedded parts keep their state.")
 _listen = click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP API; port 0: a free one.")
-_store = click.option("--store", metavar="URL", help="Object store: file, s3, gs or az URL; default HOME/store.")
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -139,6 +141,14 @@ _service(
 
     Late data makes the windows it touches anew, through all tiers. A rollup that fails is tried again and then set
     aside: `lakerunner work` lists it.
+    """,
+)
+_service(
+    "sweeper",
+    """Delete what is past its time: rows past retention, files of replaced segments, what dead work left behind.
+
+    Every LAKERUNNER_SWEEP_SECONDS; one sweeper works at a time, others wait. `lakerunner sweep --dry-run` tells what
+    would go.
     """,
 )
 _service(
@@ -429,21 +439,15 @@ def revoke_key(name: str, org: str, home: Path | None) -> None:
         index.keys.revoke(organization(index, org).id, name)
 
 
+cli.add_command(sweep)
+cli.add_command(retention)
+
+
 @cli.command("settings")
 def show_settings() -> None:
     """Every setting, its default and its reason. Set them as LAKERUNNER_<NAME> or in LAKERUNNER_CONFIG (TOML)."""
     for name, default, why in describe():
         click.echo(f"{name:24} {default or '-':18} {why}")
-
-
-def _settings(options: dict[str, Any], *, quiet: bool = False) -> Settings:
-    """`quiet`: a person is reading the output, so log lines begin at warning unless a level was chosen."""
-    from lakerunner.services.logs import configure_logs
-
-    settings = load_settings(os.environ, options)
-    unchosen = settings.log_level == Settings().log_level
-    configure_logs("warning" if quiet and unchosen else settings.log_level)
-    return settings
 
 
 def _say(sentence: str) -> None:

@@ -15,8 +15,10 @@ from lakerunner.index.migrate import load_migrations, migrate
 from lakerunner.index.organizations import Organizations
 from lakerunner.index.outbox import Outbox
 from lakerunner.index.pushes import Pushes
+from lakerunner.index.retention import Retentions
 from lakerunner.index.segments import Segments
 from lakerunner.index.sources import Sources
+from lakerunner.index.sweep import Sweep
 from lakerunner.index.tending import Tending
 
 
@@ -32,6 +34,8 @@ class Index:
         self.tending = Tending(database, self.segments)
         self.pushes = Pushes(database)
         self.outbox = Outbox(database)
+        self.retention = Retentions(database)
+        self.sweep = Sweep(database)
 
     @classmethod
     def open(cls, url: str, *, connections: int = 10) -> Index:

@@ -56,11 +56,7 @@ class Segment:
 
     @property
     def path(self) -> str:
-        hour = hour_of(self.time.start_ns)
-        return (
-            f"{SEGMENT_PREFIX}{self.organization}/{self.collector}/{hour:%Y%m%d}/{self.signal}/{hour:%H}/"
-            f"tbl_{self.id}.parquet"
-        )
+        return segment_path(self.organization, self.collector, self.signal, self.time.start_ns, self.id)
 
     def side_path(self, name: str) -> str:
         """A side file of the segment: `series.parquet`, `traces.parquet`, `text.bin`."""
@@ -74,6 +70,12 @@ class Picked:
 
     segments: tuple[Segment, ...]
     considered: int
+
+
+def segment_path(organization: UUID, collector: str, signal: str, start_ns: int, id_: UUID) -> str:
+    """Where a segment with these stands in the store."""
+    hour = hour_of(start_ns)
+    return f"{SEGMENT_PREFIX}{organization}/{collector}/{hour:%Y%m%d}/{signal}/{hour:%H}/tbl_{id_}.parquet"
 
 
 def segment_id(*work: str | int | Iterable[str | int]) -> UUID:

@@ -132,6 +132,25 @@ class LocalStore:
             ):
                 os.unlink(name, dir_fd=directory)
 
+    def half_written(self) -> Iterator[ObjectMeta]:
+        """Files of writers that are at it now, or died at it."""
+        pending = [""]
+        with _failures("list", "half-written files"):
+            while pending:
+                for key, entry in self._entries(pending.pop(), half_written=True):
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(key)
+                    elif entry.name.startswith(_HALF_WRITTEN) and (meta := _meta(key, entry)):
+                        yield meta
+
+    def drop_half_written(self, key: str) -> None:
+        """One that is gone already is not an error."""
+        *parents, name = checked_key(key).split("/")
+        if not name.startswith(_HALF_WRITTEN):
+            raise UserError(f"{key!r} is no half-written file")
+        with suppress(Absent), _failures("delete", key), self._directory(parents) as directory:
+            os.unlink(name, dir_fd=directory)
+
     def _whole(self, key: str, max_bytes: int) -> tuple[int, memoryview]:
         """When the file was modified, and its bytes."""
         with _failures("read", key), self._open(key) as file:
@@ -184,8 +203,9 @@ class LocalStore:
         finally:
             os.close(descriptor)
 
-    def _entries(self, top: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """What could be keys directly in this directory; nothing if there is no such directory."""
+    def _entries(self, top: str, *, half_written: bool = False) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """What could be keys directly in this directory; nothing if there is no such directory. `half_written`: the
+        store's own files too."""
         start = f"{top}/" if top else ""
         try:
             with (
@@ -194,7 +214,7 @@ class LocalStore:
             ):
                 for entry in entries:
                     key = start + entry.name
-                    if is_key(key) and not entry.name.startswith(_HALF_WRITTEN):
+                    if is_key(key) and (half_written or not entry.name.startswith(_HALF_WRITTEN)):
                         yield key, entry
         except (FileNotFoundError, NotADirectoryError):
             return

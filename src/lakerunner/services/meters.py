@@ -53,3 +53,6 @@ FAILED_WORK = Gauge(
 ROLLUP_LAG = Gauge(
     "lakerunner_rollup_lag_seconds", "How long the oldest segment of a tier waits for the next", ["tier"]
 )
+SWEEPS = Counter("lakerunner_sweeps", "Sweeps that this process has ended")
+SWEPT_OBJECTS = Counter("lakerunner_swept_objects", "Objects that the sweeper deleted", ["kind"])
+SWEPT_BYTES = Counter("lakerunner_swept_bytes", "Bytes of them", ["kind"])

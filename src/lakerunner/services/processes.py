@@ -60,6 +60,7 @@ from lakerunner.services.queues import open_queues
 from lakerunner.services.relay import Relay
 from lakerunner.services.rollup import Rollup
 from lakerunner.services.runtime import Runtime
+from lakerunner.services.sweeper import Sweeper, chores_of
 from lakerunner.services.tending import Every, Overdue, remind_merges, remind_rollups, sample, sample_seconds
 from lakerunner.services.warm import warm_queries_aside
 from lakerunner.services.work import B, W, Worker
@@ -175,6 +176,15 @@ def _add_worker(parts: Parts, name: str, worker: Worker[B, W], remind: Callable[
     add_relay(parts)
 
 
+def add_sweeper(parts: Parts, _say: Say) -> Routes:
+    chores = chores_of(parts.settings, parts.index, parts.store, parts.address)
+    stopping = parts.runtime.stopping
+    parts.runtime.loop(
+        "sweeper", Sweeper(parts.index, chores, parts.settings.sweep_seconds, stopping, time.monotonic).step
+    )
+    return []
+
+
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     workers = open_workers(settings, parts.runtime, parts.store, say)
@@ -226,6 +236,7 @@ PARTS: dict[str, AddPart] = {
     "ingest": add_ingest,
     "compact": add_compact,
     "rollup": add_rollup,
+    "sweeper": add_sweeper,
     "query-api": add_query_api,
 }
 

@@ -13,14 +13,8 @@ from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
-UP = (
-    "ingest",
-    "compact",
-    "rollup",
-    "boxer",
-    "query-api",
-    "pubsub",
-)  # doors open last, when all behind them is ready, and close first
+# Doors open last, when all behind them is ready, and close first.
+UP = ("ingest", "compact", "rollup", "boxer", "sweeper", "query-api", "pubsub")
 
 
 def run_parts(

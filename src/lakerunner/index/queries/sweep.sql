@@ -1,0 +1,86 @@
+-- What the sweeper asks. Times are the caller's: one clock for the index, the store and the rows.
+
+-- name: now
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000
+
+-- name: past
+-- Live segments past their retention, by their end, and whether they go (model/retention.py, Cutoff.is_due).
+SELECT id, organization, collector, signal, frequency_ms, start_ns, end_ns,
+       bytes + coalesce((SELECT sum(value::bigint) FROM json_each_text(statistics -> 'side_bytes')), 0)::bigint,
+       (rolled OR end_ns <= %(unneeded_ns)s
+        OR (end_ns <= %(waited_ns)s AND created_at <= to_timestamp(%(born_ns)s::float8 / 1e9)))
+FROM lrdb.segments
+WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s AND state = 'live'
+  AND end_ns <= %(before_ns)s
+  AND end_ns >= %(after_end)s AND (end_ns, id) > (%(after_end)s, %(after_id)s)
+ORDER BY end_ns, id LIMIT %(limit)s
+
+-- name: expire
+-- What a commit holds at this moment is left to it: it replaces or rolls up the segment, and the next sweep decides.
+WITH due AS (
+    SELECT id FROM lrdb.segments
+    WHERE id = ANY(%(ids)s::uuid[]) AND organization = %(organization)s AND signal = %(signal)s
+      AND frequency_ms = %(frequency_ms)s AND state = 'live' AND end_ns <= %(before_ns)s
+      AND (rolled OR end_ns <= %(unneeded_ns)s
+           OR (end_ns <= %(waited_ns)s AND created_at <= to_timestamp(%(born_ns)s::float8 / 1e9)))
+    ORDER BY id FOR UPDATE SKIP LOCKED
+)
+UPDATE lrdb.segments AS s SET state = 'expired', replaced_at = to_timestamp(%(now_ns)s::float8 / 1e9)
+FROM due WHERE s.id = due.id
+RETURNING s.id
+
+-- name: ended
+SELECT id, organization, collector, signal, frequency_ms, start_ns, state,
+       (extract(epoch FROM replaced_at) * 1000000)::bigint * 1000 AS ended_ns, replaced_at
+FROM lrdb.segments
+WHERE state <> 'live' AND replaced_at <= to_timestamp(%(before_ns)s::float8 / 1e9)
+  AND (%(after_time)s::timestamptz IS NULL OR (replaced_at, id) > (%(after_time)s, %(after_id)s))
+ORDER BY replaced_at, id LIMIT %(limit)s
+
+-- name: forget
+DELETE FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[]) AND state <> 'live'
+
+-- name: known
+SELECT id FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[])
+
+-- name: live
+SELECT id, rolled FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[]) AND state = 'live'
+
+-- name: done_sources
+-- Of objects as a listing shows them, those that were ingested, just so, that long ago. A key that stands for other
+-- content too, not ingested or failed, is not one of them: the listing might show that.
+SELECT found.place
+FROM unnest(%(keys)s::text[], %(etags)s::text[], %(sizes)s::bigint[], %(modified)s::bigint[]) WITH ORDINALITY
+    AS found (key, etag, size, modified_ns, place)
+WHERE EXISTS (
+    SELECT FROM lrdb.source_objects AS s
+    WHERE s.bucket = %(bucket)s AND s.key = found.key AND s.state = 'done'
+      AND s.size = found.size AND s.ended_at <= to_timestamp(%(before_ns)s::float8 / 1e9)
+      AND (s.etag = found.etag OR (found.etag = '' AND s.modified_ns = found.modified_ns)))
+  AND NOT EXISTS (
+    SELECT FROM lrdb.source_objects AS s
+    WHERE s.bucket = %(bucket)s AND s.key = found.key AND s.state <> 'done')
+ORDER BY found.place
+
+-- name: old_pushes
+SELECT count(*), (extract(epoch FROM min(pushed_at)) * 1000000)::bigint * 1000
+FROM lrdb.push_objects WHERE pushed_at < to_timestamp(%(before_ns)s::float8 / 1e9)
+
+-- name: forget_pushes
+-- Ids grow with time: the oldest rows are the first. What a door holds at this moment is left to it.
+WITH oldest AS MATERIALIZED (
+    SELECT id, pushed_at FROM lrdb.push_objects ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM lrdb.push_objects AS o USING oldest
+WHERE o.id = oldest.id AND oldest.pushed_at < to_timestamp(%(before_ns)s::float8 / 1e9)
+
+-- name: failed_work
+SELECT topic, digest, payload, organization, (extract(epoch FROM first_at) * 1000000)::bigint * 1000
+FROM lrdb.failed_work
+WHERE (topic, digest) > (%(after_topic)s, %(after_digest)s::bytea)
+ORDER BY topic, digest LIMIT %(limit)s
+
+-- name: forget_work
+DELETE FROM lrdb.failed_work AS w
+USING unnest(%(topics)s::text[], %(digests)s::bytea[]) AS void (topic, digest)
+WHERE w.topic = void.topic AND w.digest = void.digest

@@ -1,0 +1,167 @@
+"""What the sweeper asks of the index, and the rows that it ends.
+
+What always holds: a live segment becomes `expired` by its retention and in no other way; a row is forgotten only when
+it is not live, which no row becomes again. Every list comes in pages, from a place on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import sql
+
+from lakerunner.index.database import Database
+from lakerunner.index.singleton import Singleton, holder_of, singleton
+from lakerunner.model.retention import Cutoff
+from lakerunner.model.segment import segment_path
+from lakerunner.model.time import MIN_NS
+
+_NIL = UUID(int=0)
+_LOCK = "lakerunner sweeper"
+
+
+@dataclass(frozen=True)
+class Past:
+    """A live segment past its retention. Not `due`: its rollup has still to read it. `bytes` with its side files."""
+
+    id: UUID
+    organization: UUID
+    path: str
+    signal: str
+    frequency_ms: int
+    end_ns: int
+    bytes: int
+    due: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A segment that was replaced, or expired, at `ended_ns`."""
+
+    id: UUID
+    organization: UUID
+    path: str
+    signal: str
+    frequency_ms: int
+    state: str
+    ended_ns: int
+    place: datetime  # of the page that starts behind it
+
+
+@dataclass(frozen=True)
+class FailedBox:
+    topic: str
+    digest: bytes
+    payload: bytes
+    organization: UUID
+    first_ns: int
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A raw object as the store lists it; `etag` is "" where a listing does not tell."""
+
+    key: str
+    etag: str
+    size: int
+    modified_ns: int
+
+
+class Sweep:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def now_ns(self) -> int:
+        """The server's clock: the one that rows have their times from."""
+        ((now_ns,),) = self._database.rows("sweep.now")
+        return int(now_ns)
+
+    @contextmanager
+    def alone(self, holder: str) -> Iterator[Singleton | None]:
+        """The right to sweep, until the block ends; None if another sweeper has it."""
+        with singleton(self._database, _LOCK, holder) as lock:
+            yield lock
+
+    def sweeping(self) -> str:
+        """Who has that right now, for people; "" if nobody."""
+        return holder_of(self._database, _LOCK)
+
+    def past(self, organization: UUID, cutoff: Cutoff, after: Past | None, limit: int) -> list[Past]:
+        """By their ends."""
+        place = (after.end_ns, after.id) if after else (MIN_NS, _NIL)
+        values = asdict(cutoff) | {"organization": organization, "limit": limit}
+        rows = self._database.rows("sweep.past", values | {"after_end": place[0], "after_id": place[1]})
+        return [
+            Past(id_, owner, segment_path(owner, collector, signal, start_ns, id_), signal, frequency_ms, *rest)
+            for id_, owner, collector, signal, frequency_ms, start_ns, *rest in rows
+        ]
+
+    def expire(self, organization: UUID, cutoff: Cutoff, ids: Iterable[UUID], now_ns: int) -> set[UUID]:
+        """Those of them that are live and due still: from now on no query sees them. One transaction."""
+        values = asdict(cutoff) | {"organization": organization, "ids": list(ids), "now_ns": now_ns}
+        return {id_ for (id_,) in self._database.rows("sweep.expire", values)}
+
+    def ended(self, before_ns: int, after: Ended | None, limit: int) -> list[Ended]:
+        """Replaced or expired at or before this, oldest first."""
+        place = (after.place, after.id) if after else (None, None)
+        values = {"before_ns": before_ns, "after_time": place[0], "after_id": place[1], "limit": limit}
+        return [
+            Ended(id_, owner, segment_path(owner, collector, signal, start_ns, id_), signal, frequency_ms, *rest)
+            for id_, owner, collector, signal, frequency_ms, start_ns, *rest in self._database.rows(
+                "sweep.ended", values
+            )
+        ]
+
+    def forget(self, ids: Iterable[UUID]) -> int:
+        """The rows of segments whose files are gone; how many there were. Live ones stay, whatever is said."""
+        return self._database.run("sweep.forget", {"ids": list(ids)})
+
+    def known(self, ids: Iterable[UUID]) -> set[UUID]:
+        """Those of them that have a row, in any state."""
+        return {id_ for (id_,) in self._database.rows("sweep.known", {"ids": list(ids)})}
+
+    def live(self, ids: Iterable[UUID]) -> dict[UUID, bool]:
+        """Those of them that are live, and whether they are rolled up."""
+        return dict(self._database.rows("sweep.live", {"ids": list(ids)}))
+
+    def done_sources(self, bucket: str, listed: Sequence[Listed], before_ns: int) -> list[Listed]:
+        """Those of them that were ingested at or before this, as they are."""
+        values: Mapping[str, Any] = {
+            "bucket": bucket,
+            "keys": [one.key for one in listed],
+            "etags": [one.etag for one in listed],
+            "sizes": [one.size for one in listed],
+            "modified": [one.modified_ns for one in listed],
+            "before_ns": before_ns,
+        }
+        return [listed[place - 1] for (place,) in self._database.rows("sweep.done_sources", values)]
+
+    def old_pushes(self, before_ns: int) -> tuple[int, int | None]:
+        """How many objects doors remember from before this, and the time of the oldest."""
+        ((count, oldest),) = self._database.rows("sweep.old_pushes", {"before_ns": before_ns})
+        return count, oldest
+
+    def forget_pushes(self, before_ns: int, limit: int) -> int:
+        """How many were forgotten, with their requests; fewer than the limit: there are no more."""
+        return self._database.run("sweep.forget_pushes", {"before_ns": before_ns, "limit": limit})
+
+    def failed_work(self, after: FailedBox | None, limit: int) -> list[FailedBox]:
+        place = (after.topic, after.digest) if after else ("", b"")
+        values = {"after_topic": place[0], "after_digest": place[1], "limit": limit}
+        return [FailedBox(*row) for row in self._database.rows("sweep.failed_work", values)]
+
+    def forget_work(self, boxes: Sequence[FailedBox]) -> int:
+        values = {"topics": [box.topic for box in boxes], "digests": [box.digest for box in boxes]}
+        return self._database.run("sweep.forget_work", values)
+
+    def vacuum(self, tables: Iterable[str]) -> None:
+        """Give the room of deleted rows back and renew the planner's statistics. Outside any transaction, as it must
+        be; one of it at a time, as the sweeper is alone."""
+        with self._database.errors(), self._database.connect() as connection:
+            for table in tables:
+                connection.execute(sql.SQL("VACUUM (ANALYZE) {}").format(sql.Identifier("lrdb", table)))

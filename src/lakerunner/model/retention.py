@@ -1,0 +1,140 @@
+"""Retention: how long rows are kept, by what they are.
+
+Comes in: names and durations as people write them (`logs=30d`, `metrics.1h=2y`, `all=forever`). Goes out: for a moment,
+the cutoffs before which segments go. What always holds: what is not named is kept for ever; rows that a rollup still
+has to read stay for it (`Cutoff`); a tier is kept for at least two windows of the tier that is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from lakerunner.model.errors import UserError
+from lakerunner.model.source import SIGNAL_NAMES
+from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier
+from lakerunner.model.time import DAY_NS, HOUR_NS, MIN_NS, duration_ns
+
+Kept = tuple[str, int]  # signal, frequency_ms
+
+# What a retention can be given to, by its name.
+NAMES: Mapping[str, Kept] = MappingProxyType(
+    {signal: (signal, RAW) for signal in sorted(SIGNAL_NAMES)}
+    | {f"metrics.{TIER_NAMES[tier]}": ("metrics", tier) for tier in TIERS}
+)
+ALL = "all"
+FOREVER = "forever"
+LEAST_NS = HOUR_NS
+MOST_NS = 100 * 365 * DAY_NS
+# Past its retention, a segment that is not rolled up waits so long for its rollup: time to mend one that was set aside.
+WAIT_NS = 7 * DAY_NS
+
+
+@dataclass(frozen=True)
+class Cutoff:
+    """Segments of this signal and tier that end at or before `before_ns` are past their retention. Of those that are
+    not rolled up, only the ones that nothing is lost with go: they end at or before `unneeded_ns`, when the tiers above
+    do not keep their time either; or they have waited in vain, ending at or before `waited_ns` and born at or before
+    `born_ns`."""
+
+    signal: str
+    frequency_ms: int
+    before_ns: int
+    unneeded_ns: int
+    waited_ns: int
+    born_ns: int
+
+    def is_due(self, end_ns: int, created_ns: int, *, rolled: bool) -> bool:
+        """As the index decides it (queries/sweep.sql)."""
+        if end_ns > self.before_ns:
+            return False
+        waited = end_ns <= self.waited_ns and created_ns <= self.born_ns
+        return rolled or end_ns <= self.unneeded_ns or waited
+
+
+@dataclass(frozen=True)
+class Retention:
+    """ns by signal and frequency; None, like what is absent: for ever."""
+
+    of: Mapping[Kept, int | None] = field(default_factory=dict)
+
+    def with_rows(self, rows: Mapping[Kept, int | None]) -> Retention:
+        """With what an organization has of its own."""
+        return Retention({**self.of, **rows})
+
+    def cutoffs(self, now_ns: int) -> list[Cutoff]:
+        """Of all that is not kept for ever."""
+        return [
+            self._cutoff(kept, keep_ns, now_ns) for kept in NAMES.values() if (keep_ns := self.of.get(kept)) is not None
+        ]
+
+    def _cutoff(self, kept: Kept, keep_ns: int, now_ns: int) -> Cutoff:
+        before_ns = now_ns - keep_ns
+        longest = self._longest_above(kept)
+        unneeded_ns = MIN_NS if longest is None else min(before_ns, now_ns - longest)
+        return Cutoff(*kept, before_ns, unneeded_ns, before_ns - WAIT_NS, now_ns - WAIT_NS)
+
+    def _longest_above(self, kept: Kept) -> int | None:
+        """How long the tiers that are made of this one are kept; 0: there are none."""
+        signal, frequency_ms = kept
+        above = [self.of.get((signal, tier)) for tier in TIERS if signal == "metrics" and tier > frequency_ms]
+        return None if None in above else max((ns for ns in above if ns is not None), default=0)
+
+
+def name_of(signal: str, frequency_ms: int) -> str:
+    return signal if frequency_ms == RAW else f"{signal}.{TIER_NAMES.get(frequency_ms, f'{frequency_ms}ms')}"
+
+
+def kept_named(name: str) -> list[Kept]:
+    """What the name stands for; UserError for one that stands for nothing."""
+    if name == ALL:
+        return list(NAMES.values())
+    if name not in NAMES:
+        raise UserError(f"{name!r} has no retention: it is one of {', '.join(NAMES)}, {ALL}")
+    return [NAMES[name]]
+
+
+def parse_retention(pairs: Iterable[tuple[str, str]]) -> Retention:
+    """A name goes before `all`, wherever they stand. Under `all` a tier is kept as long as it must be."""
+    found: dict[Kept, int | None] = {}
+    for name, text in sorted(pairs, key=lambda pair: pair[0] != ALL):
+        keep_ns = keep_duration(name, text)
+        for kept in kept_named(name):
+            least = least_of(kept)
+            if keep_ns is not None and keep_ns < least and name != ALL:
+                raise UserError(
+                    f"retention {name}={text} is too short: windows of the next tier are made of it, "
+                    f"keep it for {least // HOUR_NS}h at least"
+                )
+            found[kept] = None if keep_ns is None else max(keep_ns, least)
+    return Retention(found)
+
+
+def keep_duration(name: str, text: str) -> int | None:
+    """ns; None for `forever`."""
+    if text == FOREVER:
+        return None
+    found = duration_ns(text)
+    if found is None:
+        raise UserError(f"retention {name}={text} is no time: write 12h, 30d, 4w, 2y or {FOREVER}")
+    if not LEAST_NS <= found <= MOST_NS:
+        raise UserError(f"retention {name}={text} is out of bounds: it is 1h to 100y, or {FOREVER}")
+    return found
+
+
+def least_of(kept: Kept) -> int:
+    """Windows are made anew of all rows in them when late rows come: those of two windows are there."""
+    signal, frequency_ms = kept
+    above = next_tier(frequency_ms) if signal == "metrics" else None
+    return max(LEAST_NS, 2 * (above or 0) * 1_000_000)
+
+
+def duration_text(keep_ns: int | None) -> str:
+    """As people would write it."""
+    if keep_ns is None:
+        return FOREVER
+    for unit, ns in (("y", 365 * DAY_NS), ("d", DAY_NS), ("h", HOUR_NS)):
+        if keep_ns % ns == 0:
+            return f"{keep_ns // ns}{unit}"
+    return f"{keep_ns // 1_000_000_000}s"
