@@ -110,11 +110,10 @@ class Sweep:
         """Replaced or expired at or before this, oldest first."""
         place = (after.place, after.id) if after else (None, None)
         values = {"before_ns": before_ns, "after_time": place[0], "after_id": place[1], "limit": limit}
+        rows = self._database.rows("sweep.ended", values)
         return [
             Ended(id_, owner, segment_path(owner, collector, signal, start_ns, id_), signal, frequency_ms, *rest)
-            for id_, owner, collector, signal, frequency_ms, start_ns, *rest in self._database.rows(
-                "sweep.ended", values
-            )
+            for id_, owner, collector, signal, frequency_ms, start_ns, *rest in rows
         ]
 
     def forget(self, ids: Iterable[UUID]) -> int:

@@ -177,11 +177,10 @@ def _add_worker(parts: Parts, name: str, worker: Worker[B, W], remind: Callable[
 
 
 def add_sweeper(parts: Parts, _say: Say) -> Routes:
-    chores = chores_of(parts.settings, parts.index, parts.store, parts.address)
-    stopping = parts.runtime.stopping
-    parts.runtime.loop(
-        "sweeper", Sweeper(parts.index, chores, parts.settings.sweep_seconds, stopping, time.monotonic).step
-    )
+    settings, runtime = parts.settings, parts.runtime
+    chores = chores_of(settings, parts.index, parts.store, parts.address)
+    sweeper = Sweeper(parts.index, chores, settings.sweep_seconds, runtime.stopping, time.monotonic)
+    runtime.loop("sweeper", sweeper.step)
     return []
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from threading import Event
 
 from lakerunner.index.index import Index
-from lakerunner.model.errors import LakerunnerError
+from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.model.retention import parse_retention
 from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import StoreAddress
@@ -48,6 +48,8 @@ def chores_of(
 ) -> tuple[Chore, ...]:
     """All of a sweep, in their order: what expires now has its grace time before it. UserError for settings that make
     no sense."""
+    if settings.sweep_grace_seconds < 0 or settings.sweep_seconds <= 0:
+        raise UserError("settings sweep_grace_seconds and sweep_seconds are times: 0 or more, and more than 0")
     grace_ns = int(settings.sweep_grace_seconds * SECOND_NS)
     raw_ns = raw_retention_ns(settings.raw_retention)
     raw = () if raw_ns is None else (RawObjects(index, store, settings.routes, raw_ns),)

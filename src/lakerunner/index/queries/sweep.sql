@@ -34,7 +34,7 @@ SELECT id, organization, collector, signal, frequency_ms, start_ns, state,
        (extract(epoch FROM replaced_at) * 1000000)::bigint * 1000 AS ended_ns, replaced_at
 FROM lrdb.segments
 WHERE state <> 'live' AND replaced_at <= to_timestamp(%(before_ns)s::float8 / 1e9)
-  AND (%(after_time)s::timestamptz IS NULL OR (replaced_at, id) > (%(after_time)s, %(after_id)s))
+  AND (%(after_time)s::timestamptz IS NULL OR (replaced_at, id) > (%(after_time)s::timestamptz, %(after_id)s::uuid))
 ORDER BY replaced_at, id LIMIT %(limit)s
 
 -- name: forget

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from lakerunner.index.index import Index
 from lakerunner.model.errors import UserError
+from lakerunner.model.failpoint import arm
 from lakerunner.model.organization import Organization
 from lakerunner.model.retention import NAMES, Kept, duration_text, kept_named, parse_retention
 from lakerunner.model.time import SECOND_NS
@@ -56,6 +57,7 @@ class Progress:
 
 def run_sweep(settings: Settings, say: Say, *, dry_run: bool, verbose: bool, force: bool) -> int:
     """The exit code."""
+    arm(settings.failpoint)
     address = store_address(settings)
     store = open_store(address)
     progress = Progress(say, sys.stdout if verbose else None)
