@@ -74,7 +74,7 @@ class SweptLake:
         key = f"db/{organization}/c/20251124/logs/10/tbl_{segment_id('orphan', name)}.parquet"
         return self.put(key, b"orphan", modified_ns)
 
-    def keys(self) -> set[str]:
+    def objects(self) -> set[str]:
         return {meta.key for meta in self.store.list("")}
 
     def states(self) -> dict[UUID, str]:
