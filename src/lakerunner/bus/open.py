@@ -21,9 +21,15 @@ def open_bus(bus: str, *, pool: ConnectionPool[psycopg.Connection[TupleRow]], ur
     """`bus` as in settings. `pool` and `url` are of the PostgreSQL server; Kafka alone has topic prefixes."""
     if bus == "postgres":
         return PostgresBus(pool, url)
+    servers = kafka_servers(bus)
+    if not _PREFIX.fullmatch(topic_prefix):
+        raise UserError(f"setting bus_topic_prefix is {topic_prefix!r}: letters, digits, '.', '_', '-', 100 at most")
+    return KafkaBus(servers, topic_prefix)
+
+
+def kafka_servers(bus: str) -> str:
+    """The brokers that the setting names: host:port,..."""
     servers = _SERVERS.fullmatch(bus)
     if servers is None:
         raise UserError(f"setting bus is {bus!r}: it is postgres, or kafka://host:port[,host:port]")
-    if not _PREFIX.fullmatch(topic_prefix):
-        raise UserError(f"setting bus_topic_prefix is {topic_prefix!r}: letters, digits, '.', '_', '-', 100 at most")
-    return KafkaBus(servers[1], topic_prefix)
+    return servers[1]

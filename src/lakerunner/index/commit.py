@@ -64,7 +64,7 @@ def write(transaction: Transaction, commit: Commit) -> None:
             segment_rows.check_contiguous(transaction, commit.organization, commit.replaced)
         segment_rows.replace(transaction, commit.organization, commit.replaced)
         segment_rows.roll(transaction, commit.organization, commit.rolled)
-        segment_rows.insert(transaction, commit.segments)
+        segment_rows.insert(transaction, commit.segments, commit.replaced)
     _finish_sources(transaction, commit, ids)
     if commit.messages:
         topics, payloads = (list(column) for column in zip(*commit.messages, strict=True))

@@ -10,6 +10,7 @@ from psycopg_pool import ConnectionPool
 
 from lakerunner.index.commit import Commit, write
 from lakerunner.index.database import Connection, Database
+from lakerunner.index.inspect import Inspect
 from lakerunner.index.keys import Keys
 from lakerunner.index.migrate import load_migrations, migrate
 from lakerunner.index.organizations import Organizations
@@ -36,6 +37,7 @@ class Index:
         self.outbox = Outbox(database)
         self.retention = Retentions(database)
         self.sweep = Sweep(database)
+        self.inspect = Inspect(database, self.segments)
 
     @classmethod
     def open(cls, url: str, *, connections: int = 10) -> Index:

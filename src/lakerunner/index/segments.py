@@ -92,14 +92,15 @@ class Segments:
         return [_segment(row, sets) for row in rows]
 
 
-def insert(transaction: Transaction, segments: Iterable[Segment]) -> None:
-    """Conflict if one of the ids is there already, live or replaced."""
+def insert(transaction: Transaction, segments: Iterable[Segment], inputs: Iterable[UUID] = ()) -> None:
+    """Conflict if one of the ids is there already, live or replaced. These take the place of `inputs`."""
     new = sorted(segments, key=lambda segment: segment.id)
     if not new:
         return
     sets = {_column_set_id(segment.columns): _column_set(segment.columns) for segment in new}
     transaction.run("segments.insert_column_sets", {"ids": list(sets), "columns": list(sets.values())})
-    if transaction.run_each("segments.insert", [_values(segment) for segment in new]) < len(new):
+    replaced = {"inputs": sorted(inputs) or None}
+    if transaction.run_each("segments.insert", [_values(segment) | replaced for segment in new]) < len(new):
         raise Conflict(f"a segment of this work is in the index already: one of {_names(s.id for s in new)}")
 
 

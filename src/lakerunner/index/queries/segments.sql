@@ -6,11 +6,12 @@ ON CONFLICT (id) DO NOTHING
 -- name: insert
 INSERT INTO lrdb.segments
     (id, organization, collector, signal, start_ns, end_ns, frequency_ms, level, sort_version, rows, bytes,
-     column_set, statistics, fingerprints, ingested, rolled)
+     column_set, statistics, fingerprints, ingested, rolled, inputs)
 VALUES
     (%(id)s, %(organization)s, %(collector)s, %(signal)s, %(start_ns)s, %(end_ns)s, %(frequency_ms)s, %(level)s,
      %(sort_version)s, %(rows)s, %(bytes)s, %(column_set)s, %(statistics)s::json, %(fingerprints)s::bigint[],
-     coalesce(nullif(%(ingested)s::bigint, 0), nextval('lrdb.segments_ingested')), %(rolled)s)
+     coalesce(nullif(%(ingested)s::bigint, 0), nextval('lrdb.segments_ingested')), %(rolled)s,
+     %(inputs)s::uuid[])
 ON CONFLICT (id) DO NOTHING
 
 -- name: replace

@@ -1,0 +1,209 @@
+"""What those who look after the lake ask of the index: `lakerunner fsck` and `lakerunner status`. Reads only.
+
+What always holds: an answer is bounded or a page, but for hours and counts, which are few; every question about rows is
+one organization's. Ages are seconds by the server's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from lakerunner.index.database import Database
+from lakerunner.index.segments import Segments
+from lakerunner.model.segment import Segment
+from lakerunner.model.time import HOUR_NS, TimeRange
+
+PAGE = 500
+_LEAST = UUID(int=0)
+
+
+@dataclass(frozen=True, order=True)
+class Hour:
+    """An hour, counted since the epoch, in which live segments of raw rows of a collector overlap."""
+
+    collector: str
+    signal: str
+    hour: int
+
+    @property
+    def time(self) -> TimeRange:
+        return TimeRange(self.hour * HOUR_NS, (self.hour + 1) * HOUR_NS)
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A collector's segments of one signal and frequency."""
+
+    organization: UUID
+    collector: str
+    signal: str
+    frequency_ms: int
+
+
+@dataclass(frozen=True)
+class SourceCount:
+    """Objects of one state; of those not done the oldest, and how many were seen too long ago."""
+
+    state: str
+    count: int
+    oldest: str | None
+    age_seconds: float | None
+    stale: int
+
+
+@dataclass(frozen=True)
+class FailedWork:
+    """Boxes of a topic that failed: `waiting` for another try, or set `aside`; the reason is the oldest one's."""
+
+    topic: str
+    state: str
+    count: int
+    age_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Level:
+    """Live segments of one signal, frequency and level; `aside` of them are merged no more."""
+
+    signal: str
+    frequency_ms: int
+    level: int
+    segments: int
+    rows: int
+    bytes: int
+    aside: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Segments that are live no more; `due`: their grace time is over."""
+
+    state: str
+    due: bool
+    segments: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Past:
+    """Live segments past their retention."""
+
+    signal: str
+    frequency_ms: int
+    segments: int
+    bytes: int
+
+
+class Inspect:
+    def __init__(self, database: Database, segments: Segments) -> None:
+        self._database = database
+        self._segments = segments.of_query
+
+    def live(self, organization: UUID) -> Iterator[list[Segment]]:
+        """All live segments by their ids, page after page; one that is replaced meanwhile may be among them."""
+        after = _LEAST
+        while page := self._segments("inspect.live", {"organization": organization, "after": after, "limit": PAGE}):
+            yield page
+            after = page[-1].id
+
+    def tier(self, tier: Tier, time: TimeRange) -> list[Segment]:
+        """The live segments of the tier with rows in the range, by `ingested`."""
+        return self._segments("inspect.tier", vars(tier) | {"start_ns": time.start_ns, "end_ns": time.end_ns})
+
+    def count_live(self, organization: UUID) -> int:
+        return self._number("inspect.count_live", {"organization": organization})
+
+    def still_live(self, ids: Iterable[UUID]) -> set[UUID]:
+        return {id_ for (id_,) in self._database.rows("inspect.still_live", {"ids": list(ids)})}
+
+    def states(self, ids: Iterable[UUID]) -> dict[UUID, tuple[str, float]]:
+        """(state, seconds since it is live no more) of those that the index knows."""
+        rows = self._database.rows("inspect.states", {"ids": list(ids)})
+        return {id_: (state, seconds) for id_, state, seconds in rows}
+
+    def doubled(self, organization: UUID, limit: int = PAGE) -> list[tuple[UUID, str, str, UUID]]:
+        """(segment, collector, signal, input) of live segments one of whose inputs is live too."""
+        rows = self._database.rows("inspect.doubled", {"organization": organization, "limit": limit})
+        return [(id_, collector, signal, old) for id_, collector, signal, old in rows]
+
+    def crowded(self, organization: UUID) -> list[Hour]:
+        rows = self._database.rows("inspect.crowded", {"organization": organization, "hour_ns": HOUR_NS})
+        return [Hour(*row) for row in rows]
+
+    def rolled(self, organization: UUID) -> list[tuple[UUID, int]]:
+        """(id, frequency_ms) of every live segment that is rolled up."""
+        return [(id_, of) for id_, of in self._database.rows("inspect.rolled", {"organization": organization})]
+
+    def without_windows(
+        self, organization: UUID, frequency_ms: int, target_ms: int, since_ns: int, limit: int = PAGE
+    ) -> list[UUID]:
+        """Live segments with rows from `since_ns` on, said to be rolled up, that have no window at all."""
+        values = {"organization": organization, "frequency_ms": frequency_ms, "target_ms": target_ms}
+        rows = self._database.rows("inspect.without_windows", values | {"since_ns": since_ns, "limit": limit})
+        return [id_ for (id_,) in rows]
+
+    def retention(self, organization: UUID) -> dict[tuple[str, int], int | None]:
+        """Seconds by (signal, frequency_ms) where the organization has its own; None: for ever."""
+        rows = self._database.rows("inspect.retention", {"organization": organization})
+        return {(signal, frequency): seconds for signal, frequency, seconds in rows}
+
+    def endless_sources(self, organization: UUID, limit: int = PAGE) -> list[tuple[str, bool]]:
+        """(key, whether it lacks its end) of objects that are done, and whose row does not say when or of what."""
+        rows = self._database.rows("inspect.endless_sources", {"organization": organization, "limit": limit})
+        return [(key, endless) for key, endless in rows]
+
+    def count_sources(self, organization: UUID) -> int:
+        return self._number("inspect.count_sources", {"organization": organization})
+
+    def unplaced(self) -> int:
+        return self._number("inspect.unplaced", {})
+
+    def sources(self, organization: UUID | None, stale_seconds: float) -> dict[str, SourceCount]:
+        """By state; None: of all, those of no organization too."""
+        values = {"organization": organization, "stale_seconds": stale_seconds}
+        return {row[0]: SourceCount(*row) for row in self._database.rows("inspect.sources", values)}
+
+    def failed_work(self, organization: UUID | None) -> list[FailedWork]:
+        rows = self._database.rows("inspect.failed_work", {"organization": organization})
+        return [FailedWork(*row) for row in rows]
+
+    def outbox(self) -> list[tuple[str, int, int]]:
+        """(topic, messages, the id of the oldest)."""
+        return [(topic, count, oldest) for topic, count, oldest in self._database.rows("inspect.outbox")]
+
+    def levels(self, organization: UUID | None) -> list[Level]:
+        return [Level(*row) for row in self._database.rows("inspect.levels", {"organization": organization})]
+
+    def unrolled(self, organization: UUID | None, last_tier: int) -> list[tuple[int, int, float]]:
+        """(frequency_ms, segments, age of the oldest) that wait to be rolled up."""
+        rows = self._database.rows("inspect.unrolled", {"organization": organization, "last_tier": last_tier})
+        return [(frequency, count, age) for frequency, count, age in rows]
+
+    def unmerged(self, organization: UUID | None, last_tier: int, target_bytes: int) -> list[tuple[str, int, float]]:
+        """(signal, segments, age of the oldest) of level 0 that have others to be merged with."""
+        values = {"organization": organization, "last_tier": last_tier, "target_bytes": target_bytes}
+        rows = self._database.rows("inspect.unmerged", values | {"hour_ns": HOUR_NS})
+        return [(signal, count, age) for signal, count, age in rows]
+
+    def ended(self, organization: UUID | None, grace_seconds: float) -> list[Ended]:
+        values = {"organization": organization, "grace_seconds": grace_seconds}
+        return [Ended(*row) for row in self._database.rows("inspect.ended", values)]
+
+    def past_retention(self, organization: UUID | None, kept: Mapping[tuple[str, int], int], now_ns: int) -> list[Past]:
+        """`kept` says seconds where an organization has no word of its own."""
+        values = {
+            "organization": organization,
+            "signals": [signal for signal, _ in kept],
+            "frequencies": [frequency for _, frequency in kept],
+            "seconds": list(kept.values()),
+            "now_ns": now_ns,
+        }
+        return [Past(*row) for row in self._database.rows("inspect.past_retention", values)]
+
+    def _number(self, query: str, values: Mapping[str, Any]) -> int:
+        ((number,),) = self._database.rows(query, values)
+        return int(number)

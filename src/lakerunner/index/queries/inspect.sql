@@ -1,0 +1,164 @@
+-- What `lakerunner fsck` and `lakerunner status` ask. Reads only.
+
+-- name: live
+-- Live segments of an organization in the order of their ids, a page at a time.
+SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+FROM lrdb.segments
+WHERE organization = %(organization)s AND state = 'live' AND id > %(after)s
+ORDER BY id LIMIT %(limit)s
+
+-- name: tier
+-- Live segments of a collector's tier with a row in the range, in the order in which they came in.
+SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+FROM lrdb.segments
+WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
+  AND frequency_ms = %(frequency_ms)s AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+ORDER BY ingested, id
+
+-- name: count_live
+SELECT count(*) FROM lrdb.segments WHERE organization = %(organization)s AND state = 'live'
+
+-- name: still_live
+SELECT id FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[]) AND state = 'live'
+
+-- name: states
+-- Of those of these ids that there are: the state, and for how long it has not been live.
+SELECT id, state, coalesce(extract(epoch FROM now() - replaced_at), 0)::float8
+FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[])
+
+-- name: doubled
+-- Live segments and the live ones that they took the place of: the rows of these would be answered twice.
+SELECT s.id, s.collector, s.signal, i.id
+FROM lrdb.segments AS s CROSS JOIN LATERAL unnest(s.inputs) AS given (id) JOIN lrdb.segments AS i ON i.id = given.id
+WHERE s.organization = %(organization)s AND s.state = 'live' AND s.inputs IS NOT NULL AND i.state = 'live'
+ORDER BY s.id, i.id LIMIT %(limit)s
+
+-- name: crowded
+-- Hours in which two or more live segments of raw rows of one collector overlap. Sorted by their start, a segment
+-- overlaps one before it exactly where it starts before the latest end of those.
+WITH ordered AS (
+    SELECT collector, signal, start_ns, end_ns, max(end_ns) OVER (
+        PARTITION BY collector, signal ORDER BY start_ns, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS reached_ns
+    FROM lrdb.segments WHERE organization = %(organization)s AND state = 'live' AND frequency_ms = 0
+)
+SELECT DISTINCT collector, signal, hour
+FROM ordered, LATERAL generate_series(
+    floor(start_ns / %(hour_ns)s::numeric)::bigint,
+    floor((least(end_ns, reached_ns) - 1) / %(hour_ns)s::numeric)::bigint
+) AS hour
+WHERE start_ns < reached_ns
+ORDER BY collector, signal, hour
+
+-- name: rolled
+-- Ids of live segments whose rows are in windows of the next tier, and which tier they are of.
+SELECT id, frequency_ms FROM lrdb.segments
+WHERE organization = %(organization)s AND state = 'live' AND signal = 'metrics' AND rolled
+ORDER BY id
+
+-- name: without_windows
+-- Live segments of a tier that are said to be rolled up, and no live segment of the next tier has a window of theirs.
+-- A window is named by its end: the first one that is not before the time in ms.
+WITH rolled AS (
+    SELECT id, collector,
+           ceil(floor(start_ns / 1e6) / %(target_ms)s::numeric) * %(target_ms)s * 1000000 AS first_ns,
+           ceil(floor((end_ns - 1) / 1e6) / %(target_ms)s::numeric) * %(target_ms)s * 1000000 AS last_ns
+    FROM lrdb.segments
+    WHERE organization = %(organization)s AND signal = 'metrics' AND frequency_ms = %(frequency_ms)s
+      AND state = 'live' AND rolled AND start_ns >= %(since_ns)s
+)
+SELECT id FROM rolled AS r
+WHERE NOT EXISTS (
+    SELECT FROM lrdb.segments AS w
+    WHERE w.organization = %(organization)s AND w.signal = 'metrics' AND w.frequency_ms = %(target_ms)s
+      AND w.state = 'live' AND w.collector = r.collector AND w.start_ns <= r.last_ns AND w.end_ns > r.first_ns)
+ORDER BY id LIMIT %(limit)s
+
+-- name: retention
+SELECT signal, frequency_ms, seconds FROM lrdb.retention WHERE organization = %(organization)s
+
+-- name: endless_sources
+-- Done, and nobody knows when, or for whom.
+SELECT key, ended_at IS NULL FROM lrdb.source_objects
+WHERE state = 'done' AND organization = %(organization)s
+  AND (ended_at IS NULL OR collector IS NULL OR signal IS NULL)
+ORDER BY id LIMIT %(limit)s
+
+-- name: sources
+-- How many objects are in which state; of those that are not done, the oldest.
+WITH mine AS (
+    SELECT id, key, state, coalesce(ended_at, seen_at) AS since, seen_at FROM lrdb.source_objects
+    WHERE %(organization)s::uuid IS NULL OR organization = %(organization)s
+)
+SELECT state, count(*), (array_agg(key ORDER BY id) FILTER (WHERE state <> 'done'))[1],
+       (max(extract(epoch FROM now() - since)) FILTER (WHERE state <> 'done'))::float8,
+       count(*) FILTER (WHERE state = 'seen' AND seen_at < now() - make_interval(secs => %(stale_seconds)s))
+FROM mine GROUP BY state
+
+-- name: count_sources
+SELECT count(*) FROM lrdb.source_objects WHERE organization = %(organization)s
+
+-- name: unplaced
+-- Objects that belong to no organization that we know.
+SELECT count(*) FROM lrdb.source_objects WHERE organization IS NULL
+
+-- name: failed_work
+SELECT topic, state, count(*), max(extract(epoch FROM now() - first_at))::float8,
+       (array_agg(reason ORDER BY first_at))[1]
+FROM lrdb.failed_work WHERE %(organization)s::uuid IS NULL OR organization = %(organization)s
+GROUP BY topic, state ORDER BY topic, state
+
+-- name: outbox
+SELECT topic, count(*), min(id) FROM lrdb.outbox GROUP BY topic ORDER BY topic
+
+-- name: levels
+-- Live segments by what they hold and how often they were merged.
+SELECT signal, frequency_ms, level, count(*), sum(rows)::bigint, sum(bytes)::bigint,
+       count(*) FILTER (WHERE aside IS NOT NULL)
+FROM lrdb.segments
+WHERE state = 'live' AND (%(organization)s::uuid IS NULL OR organization = %(organization)s)
+GROUP BY signal, frequency_ms, level ORDER BY signal, frequency_ms, level
+
+-- name: unrolled
+-- By tier: metrics whose rows are in no window of the next one yet.
+SELECT frequency_ms, count(*), max(extract(epoch FROM now() - created_at))::float8
+FROM lrdb.segments
+WHERE state = 'live' AND signal = 'metrics' AND NOT rolled AND frequency_ms < %(last_tier)s
+  AND (%(organization)s::uuid IS NULL OR organization = %(organization)s)
+GROUP BY frequency_ms ORDER BY frequency_ms
+
+-- name: unmerged
+-- By signal: segments that were never merged, though their hour has another; of metrics those that are rolled up.
+WITH boxes AS (
+    SELECT signal, count(*) AS segments, min(created_at) AS since
+    FROM lrdb.segments
+    WHERE state = 'live' AND level = 0 AND aside IS NULL AND bytes < %(target_bytes)s
+      AND (signal <> 'metrics' OR rolled OR frequency_ms >= %(last_tier)s)
+      AND (%(organization)s::uuid IS NULL OR organization = %(organization)s)
+    GROUP BY organization, collector, signal, frequency_ms, sort_version, rolled,
+             floor(start_ns / %(hour_ns)s::numeric)
+    HAVING count(*) > 1
+)
+SELECT signal, sum(segments)::bigint, max(extract(epoch FROM now() - since))::float8
+FROM boxes GROUP BY signal ORDER BY signal
+
+-- name: ended
+-- Segments that are live no more and whose files may be there: by state, and whether the grace time is over.
+SELECT state, replaced_at < now() - make_interval(secs => %(grace_seconds)s) AS due, count(*), sum(bytes)::bigint
+FROM lrdb.segments
+WHERE state <> 'live' AND (%(organization)s::uuid IS NULL OR organization = %(organization)s)
+GROUP BY 1, 2 ORDER BY 1, 2
+
+-- name: past_retention
+-- Live segments all of whose rows are older than their organization keeps them. What the settings say comes as arrays.
+SELECT s.signal, s.frequency_ms, count(*), sum(s.bytes)::bigint
+FROM lrdb.segments AS s
+LEFT JOIN lrdb.retention AS r USING (organization, signal, frequency_ms)
+LEFT JOIN unnest(%(signals)s::text[], %(frequencies)s::integer[], %(seconds)s::bigint[])
+    AS d (signal, frequency_ms, seconds) USING (signal, frequency_ms)
+WHERE s.state = 'live' AND (%(organization)s::uuid IS NULL OR s.organization = %(organization)s)
+  AND s.end_ns <= %(now_ns)s
+      - CASE WHEN r.organization IS NULL THEN d.seconds ELSE r.seconds END::numeric * 1000000000
+GROUP BY 1, 2 ORDER BY 1, 2
