@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import click
 
+from lakerunner.commands.operate import fsck, status
 from lakerunner.commands.options import EPILOG
 from lakerunner.commands.options import home as _home
 from lakerunner.commands.options import settings_of as _settings
@@ -317,6 +318,10 @@ def backfill(url: str, org: str | None, collector: str | None, signal: str | Non
     settings = _settings({name: options.pop(name) for name in ("home", "store")}, quiet=True)
     asked = Asked(url, Said(org, collector, signal), **options)
     sys.exit(run_backfill(settings, asked, click.echo))
+
+
+cli.add_command(fsck)
+cli.add_command(status)
 
 
 @cli.group()

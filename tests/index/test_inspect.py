@@ -90,7 +90,9 @@ def test_rolled_segments_without_windows(index: Index) -> None:
     assert index.inspect.without_windows(ACME.id, 0, 10_000, 0) == []
     sql(index, "UPDATE lrdb.segments SET collector = 'd' WHERE id = %s", window.id)
     assert index.inspect.without_windows(ACME.id, 0, 10_000, 13 * second) == [other.id]
-    assert index.inspect.rolled(ACME.id) == sorted([(raw.id, 0), (other.id, 0)])
+    assert set(index.inspect.rolled(ACME.id, 86_400_000, 1, None)) == {raw.id, other.id}
+    drawn = {tuple(index.inspect.rolled(ACME.id, 86_400_000, seed, 1)) for seed in range(20)}
+    assert drawn == {(raw.id,), (other.id,)}
 
 
 def test_what_became_of_sources(index: Index) -> None:

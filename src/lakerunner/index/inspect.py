@@ -134,9 +134,10 @@ class Inspect:
         rows = self._database.rows("inspect.crowded", {"organization": organization, "hour_ns": HOUR_NS})
         return [Hour(*row) for row in rows]
 
-    def rolled(self, organization: UUID) -> list[tuple[UUID, int]]:
-        """(id, frequency_ms) of every live segment that is rolled up."""
-        return [(id_, of) for id_, of in self._database.rows("inspect.rolled", {"organization": organization})]
+    def rolled(self, organization: UUID, last_tier: int, seed: int, limit: int | None) -> list[UUID]:
+        """Live segments that are rolled up, so many of them as the seed draws; None: all."""
+        values = {"organization": organization, "last_tier": last_tier, "seed": seed, "limit": limit}
+        return [id_ for (id_,) in self._database.rows("inspect.rolled", values)]
 
     def without_windows(
         self, organization: UUID, frequency_ms: int, target_ms: int, since_ns: int, limit: int = PAGE

@@ -37,6 +37,33 @@ def administered(settings: Settings) -> Iterator[Index]:
         runtime.shut_down()
 
 
+@contextmanager
+def inspected(settings: Settings) -> Iterator[Index]:
+    """The index of a lake that is there, to be read: nothing is made or migrated. Where `up` does not run, the embedded
+    server runs as long as this does."""
+    url = settings.database_url
+    server = None
+    if not url:
+        directory = settings.home / "postgres"
+        if not (directory / "data").is_dir():
+            raise NotFound(
+                f"there is no lake in {settings.home}: name its home with --home, or its PostgreSQL with DATABASE_URL"
+            )
+        url = EmbeddedPostgres.running(directory) or ""
+        if not url:
+            server = EmbeddedPostgres(directory)
+            url = server.start()
+    try:
+        index = Index.open(url, connections=4)
+        try:
+            yield index
+        finally:
+            index.close()
+    finally:
+        if server is not None:
+            server.stop()
+
+
 def create_organization(index: Index, name: str, id_: str | None) -> Organization:
     """A name that reads as an id would be taken for another organization's wherever either may stand."""
     if _is_id(name):

@@ -53,10 +53,11 @@ WHERE start_ns < reached_ns
 ORDER BY collector, signal, hour
 
 -- name: rolled
--- Ids of live segments whose rows are in windows of the next tier, and which tier they are of.
-SELECT id, frequency_ms FROM lrdb.segments
+-- Ids of live segments whose rows are in windows of the next tier, in an order that the seed draws.
+SELECT id FROM lrdb.segments
 WHERE organization = %(organization)s AND state = 'live' AND signal = 'metrics' AND rolled
-ORDER BY id
+  AND frequency_ms < %(last_tier)s
+ORDER BY hashtextextended(id::text, %(seed)s), id LIMIT %(limit)s
 
 -- name: without_windows
 -- Live segments of a tier that are said to be rolled up, and no live segment of the next tier has a window of theirs.

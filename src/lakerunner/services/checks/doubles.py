@@ -1,0 +1,132 @@
+"""No row stands in two live segments.
+
+Two questions, and they are not the same:
+
+- Is a segment live together with one that took its place? The index says which segments a merge replaced (`inputs`):
+  that such a one is live again would count every row of it twice. An error, for all segments, by their ids.
+- Do two live segments hold equal rows? A sender may deliver the same twice, and until compaction has merged both, both
+  are there: a note. Logs are compared by (delivery, delivery_row) and their sort key, where they have them; spans and
+  points by all of their columns. Windows of rollups are not: a later one is meant to stand beside the one it overrides.
+
+What always holds: rows that are equal inside one segment are rows. Memory is bounded: an hour of many rows is gone
+through several times, each time for a share of the digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from random import Random
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakerunner.index.inspect import Hour, Tier
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import spec_of
+from lakerunner.model.time import TimeRange, hour_of
+from lakerunner.services.checks.finding import ERROR, NOTE, Findings, Lake, Scope
+from lakerunner.services.checks.reading import batches, opened
+from lakerunner.services.checks.row_digest import Digests, row_digests
+
+CHECK = "rows"
+ROWS_AT_ONCE = 20_000_000  # digests of 8 bytes, and as much again to sort them
+_DELIVERY = ("delivery", "delivery_row")
+_TRIES = 3
+
+
+def check_inputs(lake: Lake, scope: Scope, found: Findings) -> None:
+    for id_, collector, signal, old in lake.index.inspect.doubled(scope.organization.id):
+        what = f"segment {id_} and segment {old}, whose place it took, are both live: its rows count twice"
+        to_do = "set the state of the older one back to 'replaced' in lrdb.segments, and report how it came to be"
+        found.add(scope.finding(CHECK, ERROR, what, f"{collector}/{signal}", to_do))
+
+
+def check_equal_rows(lake: Lake, scope: Scope, found: Findings) -> None:
+    hours = lake.index.inspect.crowded(scope.organization.id)
+    chosen = hours
+    if not scope.deep and len(hours) > scope.sample:
+        chosen = sorted(Random(scope.seed).sample(hours, scope.sample))  # noqa: S311 - a sample, no secret
+    for place, hour in enumerate(chosen, 1):
+        lake.say(f"{scope.organization.name}: equal rows in {place} of {len(chosen)} hours")
+        found.looked_at["hours compared"] += 1
+        with found.attempt(f"equal rows of {scope.organization.name}"):
+            _check_hour(lake, scope, hour, found)
+    found.looked_at["hours with overlapping segments"] += len(hours)
+
+
+def _check_hour(lake: Lake, scope: Scope, hour: Hour, found: Findings) -> None:
+    """Looked at again where segments were replaced meanwhile."""
+    tier = Tier(scope.organization.id, hour.collector, hour.signal, 0)
+    for _ in range(_TRIES):
+        segments = lake.index.inspect.tier(tier, hour.time)
+        try:
+            equal, pair = _equal_rows(lake, segments, hour.time)
+        except Corrupt as error:  # or gone: the check of files says so, if it is live
+            if _all_live(lake, segments):
+                where = f"{hour.collector}/{hour.signal}"
+                found.add(
+                    scope.finding(CHECK, ERROR, f"an hour cannot be read: {error}", where, "see the check of files")
+                )
+                return
+            continue
+        if not equal or _all_live(lake, segments):
+            break
+    else:
+        return
+    found.looked_at["rows compared"] += sum(segment.rows for segment in segments)
+    if equal and pair is not None:
+        what = f"{equal} rows are in two live segments or more: delivered twice, and not merged yet"
+        where = f"{hour.collector}/{hour.signal} {hour_of(hour.time.start_ns):%Y-%m-%d %H}h: {pair[0]}, {pair[1]}"
+        found.add(scope.finding(CHECK, NOTE, what, where, "nothing: compaction merges them"))
+
+
+def _all_live(lake: Lake, segments: Iterable[Segment]) -> bool:
+    ids = {segment.id for segment in segments}
+    return lake.index.inspect.still_live(ids) == ids
+
+
+def _equal_rows(lake: Lake, segments: list[Segment], time: TimeRange) -> tuple[int, tuple[UUID, UUID] | None]:
+    """(how many different rows are in more than one of these, the first two segments that share one)."""
+    total = sum(segment.rows for segment in segments)
+    passes = -(-total // ROWS_AT_ONCE)
+    equal, pair = 0, None
+    for share in range(passes):
+        kept: list[Digests] = []
+        for segment in segments:
+            parts = [part[part % np.uint64(passes) == share] for part in _digests(lake, segment, time)]
+            kept.append(np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.uint64))
+        digests = np.concatenate(kept)
+        owners = np.repeat(np.arange(len(kept)), [len(one) for one in kept])
+        order = np.argsort(digests, kind="stable")
+        same = digests[order][1:] == digests[order][:-1]
+        equal += len(np.unique(digests[order][1:][same]))
+        if pair is None and same.any():
+            first = int(np.argmax(same))
+            pair = segments[owners[order[first]]].id, segments[owners[order[first + 1]]].id
+    return equal, pair
+
+
+def _digests(lake: Lake, segment: Segment, time: TimeRange) -> Iterator[Digests]:
+    """Of the segment's rows in this time; of logs, those that say which delivery brought them."""
+    columns: list[str] | None = None
+    if segment.signal == "logs":
+        if not {column.name for column in segment.columns} >= set(_DELIVERY):
+            return
+        columns = [*_DELIVERY, *spec_of("logs", 0).sort_by]
+    json = {column.name for column in segment.columns if column.type == "json"}
+    with opened(lake.store, segment.path, segment.bytes, lake.directory) as file:
+        for batch in batches(file, segment.path, columns):
+            wanted = _within(batch, time)
+            if columns is not None:
+                wanted = pc.and_(wanted, batch.column(_DELIVERY[0]).is_valid())
+            rows = batch.filter(wanted)
+            if rows.num_rows:
+                yield row_digests(rows, columns, json)
+
+
+def _within(batch: pa.RecordBatch, time: TimeRange) -> pa.Array:
+    times = batch.column("timestamp").cast(pa.int64())
+    return pc.and_(pc.greater_equal(times, time.start_ns), pc.less(times, time.end_ns))

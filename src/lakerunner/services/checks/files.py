@@ -1,0 +1,192 @@
+"""Every live row of the index has its files, and they are what the row says.
+
+Comes in: the live segments of an organization. Goes out: findings about the Parquet file and the files beside it: that
+they are there, of the stated size, with the stated rows, columns and times, and the order of their rows declared; with
+`deep` every page is read, its checksum verified, and times and order are the rows' own.
+
+What always holds: a segment that was replaced while it was looked at is no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Absent, Corrupt, Unavailable
+from lakerunner.model.segment import Segment
+from lakerunner.model.signal import spec_of
+from lakerunner.model.time import iso_time
+from lakerunner.services.checks.finding import ERROR, Findings, Lake, Scope
+from lakerunner.services.checks.reading import batches, footer_of, opened, size_of
+
+CHECK = "files"
+_AT_ONCE = 8
+_TAKE_OUT = "its rows are lost here: ingest the raw objects of this hour again, or restore the file from a copy"
+_REBUILD = "restore the file from a copy, or ingest the raw objects of this hour again"
+_TELL = "the index and the file do not agree: report it with the ids"
+
+
+def check_files(lake: Lake, scope: Scope, found: Findings) -> None:
+    total = lake.index.inspect.count_live(scope.organization.id)
+    done = 0
+    # Deep reading is bound by memory, one file at a time; else by the answers of the store.
+    with ThreadPoolExecutor(1 if scope.deep else _AT_ONCE) as threads:
+        for page in lake.index.inspect.live(scope.organization.id):
+            troubles = list(threads.map(lambda segment: _looked_at(lake, scope, segment, found), page))
+            _report(lake, scope, page, troubles, found)
+            done += len(page)
+            lake.say(f"{scope.organization.name}: files of {done} of {total} segments")
+
+
+def _looked_at(lake: Lake, scope: Scope, segment: Segment, found: Findings) -> list[tuple[str, str, str]]:
+    """(what, where, what to do) of each thing that is wrong."""
+    try:
+        return list(_troubles(lake, scope, segment))
+    except Unavailable as error:
+        found.could_not(f"files of {scope.organization.name}", error)
+        return []
+
+
+def _report(
+    lake: Lake, scope: Scope, page: list[Segment], troubles: list[list[tuple[str, str, str]]], found: Findings
+) -> None:
+    """Of the segments that are still live."""
+    amiss = [segment.id for segment, trouble in zip(page, troubles, strict=True) if trouble]
+    live = lake.index.inspect.still_live(amiss) if amiss else set()
+    for segment, trouble in zip(page, troubles, strict=True):
+        found.looked_at["segments"] += 1
+        found.looked_at["side files"] += len(_sides(segment))
+        found.looked_at["bytes of segments"] += segment.bytes
+        if scope.deep:
+            found.looked_at["rows read"] += segment.rows
+        for what, where, to_do in trouble if segment.id in live else []:
+            found.add(scope.finding(CHECK, ERROR, what, where, to_do))
+
+
+def _troubles(lake: Lake, scope: Scope, segment: Segment) -> Iterator[tuple[str, str, str]]:
+    for name, size in _sides(segment).items():
+        yield from _side_troubles(lake, segment.side_path(name), size, scope.deep)
+    key = segment.path
+    try:
+        size = size_of(lake.store, key)
+    except Absent:
+        yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
+        return
+    if size != segment.bytes:
+        yield f"it has {size} bytes, the index says {segment.bytes}", key, _REBUILD
+        return
+    try:
+        footer = footer_of(lake.store, key, size)
+        yield from ((what, key, _TELL) for what in _footer_troubles(segment, footer))
+        if scope.deep:
+            yield from ((what, key, _TELL) for what in _row_troubles(lake, segment))
+    except Absent:
+        yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
+    except Corrupt as error:
+        yield f"it cannot be read: {_without(error, key)}", key, _REBUILD
+
+
+def _sides(segment: Segment) -> dict[str, int]:
+    return dict(segment.statistics.get("side_bytes", {}))
+
+
+def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[tuple[str, str, str]]:
+    try:
+        size = size_of(lake.store, key)
+        if size != stated:
+            yield f"this side file has {size} bytes, the index says {stated}", key, _REBUILD
+        elif deep and key.endswith(".parquet"):
+            with opened(lake.store, key, size, lake.directory) as file:
+                for _ in batches(file, key):
+                    pass
+        elif deep:
+            for start in range(0, size, 8 << 20):
+                lake.store.get_range(key, start, min(8 << 20, size - start))
+    except Absent:
+        yield "a side file of a live segment is not there", key, _REBUILD
+    except Corrupt as error:
+        yield f"this side file cannot be read: {_without(error, key)}", key, _REBUILD
+
+
+def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]:
+    spec = spec_of(segment.signal, segment.frequency_ms)
+    if footer.num_rows != segment.rows:
+        yield f"it has {footer.num_rows} rows, the index says {segment.rows}"
+    schema = footer.schema.to_arrow_schema()
+    stated = [column.name for column in segment.columns]
+    if schema.names != stated:
+        yield f"its columns are not those that the index says: {_difference(schema.names, stated)}"
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    leaves = {footer.schema.column(leaf).path: leaf for leaf in range(len(footer.schema))}
+    order = [leaves.get(name) for name in spec.sort_by]
+    if any([one.column_index for one in group.sorting_columns or ()] != order for group in groups):
+        yield f"the order of its rows is not declared: it should be {', '.join(spec.sort_by)}"
+    if "timestamp" in leaves:
+        statistics = [group.column(leaves["timestamp"]).statistics for group in groups]
+        if statistics and all(one is not None and one.has_min_max for one in statistics):
+            yield from _time_troubles(
+                segment, min(one.min_raw for one in statistics), max(one.max_raw for one in statistics)
+            )
+
+
+def _row_troubles(lake: Lake, segment: Segment) -> Iterator[str]:
+    """Of the rows themselves: how many, from when to when, in which order."""
+    sort_by = spec_of(segment.signal, segment.frequency_ms).sort_by
+    rows, first, last, unordered = 0, None, None, 0
+    before: pa.RecordBatch | None = None
+    with opened(lake.store, segment.path, segment.bytes, lake.directory) as file:
+        for batch in batches(file, segment.path):
+            times = batch.column("timestamp").cast(pa.int64())
+            low, high = pc.min_max(times).values()
+            first = low.as_py() if first is None else min(first, low.as_py())
+            last = high.as_py() if last is None else max(last, high.as_py())
+            keys = batch.select(list(sort_by))
+            unordered += _unordered(keys if before is None else _joined(before, keys))
+            before = keys.slice(keys.num_rows - 1)
+            rows += batch.num_rows
+    if rows != segment.rows:
+        yield f"{rows} rows can be read, the index says {segment.rows}"
+    if unordered:
+        yield f"{unordered} of its rows are out of order: they should be sorted by {', '.join(sort_by)}"
+    if first is not None and last is not None:
+        yield from _time_troubles(segment, first, last)
+
+
+def _joined(before: pa.RecordBatch, keys: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.Table.from_batches([before, keys]).combine_chunks().to_batches()[0]
+
+
+def _unordered(keys: pa.RecordBatch) -> int:
+    """How many rows are less than the one before them."""
+    equal = np.ones(max(0, keys.num_rows - 1), bool)
+    less = ~equal
+    for column in keys.columns:
+        one, next_ = column.slice(0, len(column) - 1), column.slice(1)
+        less |= equal & pc.greater(one, next_).to_numpy(zero_copy_only=False)
+        equal &= pc.equal(one, next_).to_numpy(zero_copy_only=False)
+    return int(less.sum())
+
+
+def _time_troubles(segment: Segment, first: int, last: int) -> Iterator[str]:
+    if (first, last + 1) != (segment.time.start_ns, segment.time.end_ns):
+        stated = f"{iso_time(segment.time.start_ns)} to {iso_time(segment.time.end_ns - 1)}"
+        yield f"its rows are of {iso_time(first)} to {iso_time(last)}, the index says {stated}"
+
+
+def _difference(there: list[str], stated: list[str]) -> str:
+    more, less = [name for name in there if name not in stated], [name for name in stated if name not in there]
+    parts = [f"{kind} {', '.join(names[:5])}" for kind, names in (("also", more), ("without", less)) if names]
+    if parts:
+        return "; ".join(parts)
+    swapped = next((pair for pair in pairwise(there) if stated.index(pair[0]) > stated.index(pair[1])), ("", ""))
+    return f"in another order, {swapped[0]} before {swapped[1]}"
+
+
+def _without(error: Exception, key: str) -> str:
+    return str(error).removeprefix(f"{key}: ")

@@ -1,0 +1,102 @@
+"""Segments as files to be read: where the store is no directory of this machine, only the parts that are asked for.
+
+Comes in: a store and a key, with the size that it should have. Goes out: the size that it has, a footer, or all of its
+rows with the checksums of its pages verified. Corrupt says what is wrong with the file; Absent that there is none.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.objects.store import ObjectStore
+
+_TAIL = 64 << 10  # most footers are in it
+_STEP = 8 << 20
+_BATCH_ROWS = 20_000
+
+
+def size_of(store: ObjectStore, key: str) -> int:
+    """Absent if there is no such object. A local file is not read for it, as `head` would."""
+    path = store.local_path(key)
+    return store.head(key).size if path is None else path.stat().st_size
+
+
+def footer_of(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
+    with _damage(key):
+        return pq.read_metadata(pa.PythonFile(_Ranges(store, key, size), mode="r"))
+
+
+@contextmanager
+def opened(store: ObjectStore, key: str, size: int, directory: Path) -> Iterator[pq.ParquetFile]:
+    """The file, on this machine while it is open."""
+    path = store.local_path(key)
+    copy = None
+    if path is None:
+        copy = path = directory / key.rpartition("/")[2]
+        with path.open("wb") as out:
+            for start in range(0, size, _STEP):
+                out.write(store.get_range(key, start, min(_STEP, size - start)))
+    try:
+        with _damage(key), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    finally:
+        if copy is not None:
+            copy.unlink(missing_ok=True)
+
+
+def batches(file: pq.ParquetFile, key: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    with _damage(key):
+        yield from file.iter_batches(_BATCH_ROWS, columns=columns)
+
+
+@contextmanager
+def _damage(key: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise Corrupt(f"{key}: {said}") from error
+
+
+class _Ranges(io.RawIOBase):
+    """An object as a file that can be read from anywhere; its end is fetched once."""
+
+    def __init__(self, store: ObjectStore, key: str, size: int) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._size = size
+        self._at = 0
+        self._tail_at = max(0, size - _TAIL)
+        self._tail: memoryview | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + {0: 0, 1: self._at, 2: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._at + size)
+        start, self._at = self._at, max(self._at, end)
+        if start >= end:
+            return b""
+        if start < self._tail_at:
+            return bytes(self._store.get_range(self._key, start, end - start))
+        if self._tail is None:
+            self._tail = self._store.get_range(self._key, self._tail_at, self._size - self._tail_at)
+        return bytes(self._tail[start - self._tail_at : end - self._tail_at])

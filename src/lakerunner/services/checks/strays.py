@@ -1,0 +1,111 @@
+"""No object below db/ is unknown to the index.
+
+Comes in: a listing. Goes out: findings. An object that no row names is an error once it is older than the grace time
+of the sweeper; before, it may be of work that is about to be committed: young ones are counted in one note. Files of
+segments that are live no more, and past the grace time, are a note: the sweeper is late.
+
+What always holds: an object is looked up after it was listed, and one that is reported is still there: what is
+committed or swept meanwhile is no finding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from lakerunner.model.errors import Absent
+from lakerunner.model.segment import Segment
+from lakerunner.model.source import SEGMENT_PREFIX
+from lakerunner.model.time import SECOND_NS
+from lakerunner.objects.store import ObjectMeta
+from lakerunner.services.checks.finding import ERROR, NOTE, Finding, Findings, Lake, Scope
+from lakerunner.services.checks.reading import size_of
+from lakerunner.services.lister import batches
+
+CHECK = "objects"
+_ID = re.compile(r"tbl_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.[^/]+")
+_SWEEP = "the sweeper deletes it: is one running? `lakerunner sweep` does it now"
+
+
+@dataclass
+class _Tally:
+    young: int = 0
+    newest: str = ""
+    ended: int = 0
+    oldest: str = ""
+
+
+def check_strays(lake: Lake, scope: Scope, found: Findings) -> None:
+    """Of one organization."""
+    tally = _Tally()
+    prefix = f"{SEGMENT_PREFIX}{scope.organization.id}/"
+    for page in batches(lake.store.list(prefix)):
+        _look_at(lake, scope, page, found, tally)
+        lake.say(f"{scope.organization.name}: {found.looked_at['objects']} objects below {SEGMENT_PREFIX}")
+    if tally.young:
+        what = f"{tally.young} young objects are not known to the index: work that is about to be committed, or was cut"
+        found.add(scope.finding(CHECK, NOTE, what, tally.newest, "nothing: the sweeper takes what is left over"))
+    if tally.ended:
+        what = f"{tally.ended} objects of replaced or expired segments are there past the grace time"
+        found.add(scope.finding(CHECK, NOTE, what, tally.oldest, _SWEEP))
+
+
+def check_unowned(lake: Lake, found: Findings) -> None:
+    """What stands below db/ and below no organization that we know."""
+    known = {str(one.id) for one in lake.index.organizations.all()}
+    for meta in lake.store.list(SEGMENT_PREFIX):
+        owner = meta.key.removeprefix(SEGMENT_PREFIX).partition("/")[0]
+        if owner not in known and lake.index.organizations.find(owner) is None:
+            found.looked_at["objects"] += 1
+            what = "this object belongs to no organization"
+            found.add(Finding(CHECK, ERROR, "", what, meta.key, "look whose it is, then delete it: nothing reads it"))
+
+
+def _look_at(lake: Lake, scope: Scope, page: Sequence[ObjectMeta], found: Findings, tally: _Tally) -> None:
+    found.looked_at["objects"] += len(page)
+    ids = {meta.key: id_ for meta in page if (id_ := _id_in(meta.key)) is not None}
+    inspect = lake.index.inspect
+    states = inspect.states(set(ids.values()))
+    segments = {one.id: one for one in lake.index.segments.get(scope.organization.id, states)}
+    for meta in page:
+        id_ = ids.get(meta.key)
+        segment = segments.get(id_) if id_ is not None else None
+        if segment is None or meta.key not in set(_names(segment)):
+            _add_unknown(lake, scope, meta, found, tally)
+            continue
+        state, ended_seconds = states[segment.id]
+        if state != "live" and ended_seconds > scope.grace_seconds and _is_there(lake, meta.key):
+            tally.ended += 1
+            tally.oldest = tally.oldest or meta.key
+
+
+def _add_unknown(lake: Lake, scope: Scope, meta: ObjectMeta, found: Findings, tally: _Tally) -> None:
+    age = (scope.now_ns - meta.modified_ns) / SECOND_NS
+    if age < scope.grace_seconds:
+        tally.young += 1
+        tally.newest = tally.newest or meta.key
+    elif _is_there(lake, meta.key):
+        what = f"the index does not know this object of {meta.size} bytes, {age / 3600:.1f} hours old"
+        found.add(scope.finding(CHECK, ERROR, what, meta.key, _SWEEP))
+
+
+def _names(segment: Segment) -> Iterator[str]:
+    yield segment.path
+    for name in segment.statistics.get("side_bytes", {}):
+        yield segment.side_path(name)
+
+
+def _id_in(key: str) -> UUID | None:
+    named = _ID.fullmatch(key.rpartition("/")[2])
+    return UUID(named[1]) if named else None
+
+
+def _is_there(lake: Lake, key: str) -> bool:
+    """The sweeper may have been faster than we."""
+    try:
+        size_of(lake.store, key)
+    except Absent:
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""`lakerunner fsck`: the invariants of the design, checked against what is really there.
+
+Comes in: settings, whose lake, and how thoroughly. Goes out: a table of findings or JSON, counts of what was looked at,
+and an exit code. What always holds: it reads only, and may run beside every service; a finding was true of segments
+that were live when it was reported. Memory does not grow with the lake.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TextIO
+
+import orjson
+from rich.console import Console
+
+from lakerunner.bus.backlog import backlog
+from lakerunner.index.index import Index
+from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.model.organization import Organization
+from lakerunner.objects.open import shared_store
+from lakerunner.services.admin import inspected, organization
+from lakerunner.services.checks.doubles import check_equal_rows, check_inputs
+from lakerunner.services.checks.files import check_files
+from lakerunner.services.checks.finding import ERROR, NOTE, Finding, Findings, Lake, Scope
+from lakerunner.services.checks.kept import kept_seconds
+from lakerunner.services.checks.queues import check_bus, check_outbox, check_sources, check_work
+from lakerunner.services.checks.recompute import recomputing
+from lakerunner.services.checks.strays import check_strays, check_unowned
+from lakerunner.services.checks.windows import Horizon, check_rolled, check_windows
+from lakerunner.services.parts import now_ns, store_address
+from lakerunner.services.show import show_rows
+from lakerunner.settings import Settings
+
+CLEAN, FOUND, USAGE, NOT_ALL = 0, 1, 2, 3
+_COLUMNS = ("severity", "check", "organization", "what", "where", "to_do")
+_OUTBOX_SECONDS = 2.0
+_SAY_SECONDS = 10.0  # between two lines of progress, where there is no terminal
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for; without a seed the sample is another one each time."""
+
+    organization: str | None = None
+    deep: bool = False
+    sample: int = 24
+    seed: int | None = None
+    json: bool = False
+
+
+def run_fsck(settings: Settings, asked: Asked, output: TextIO, errors: TextIO) -> int:
+    """The exit code."""
+    seed = secrets.randbelow(1 << 31) if asked.seed is None else asked.seed
+    try:
+        with inspected(settings) as index, progress(errors) as say, TemporaryDirectory(prefix="lakerunner-fsck-") as at:
+            whose = [organization(index, asked.organization)] if asked.organization else index.organizations.all()
+            lake = Lake(index, shared_store(store_address(settings)), Path(at), say)
+            found = check_lake(settings, lake, whose, asked, seed)
+    except UserError as error:
+        errors.write(f"error: {error}\n")
+        return USAGE
+    except Unavailable as error:
+        errors.write(f"error: nothing could be checked: {error}\n")
+        return NOT_ALL
+    show(found, seed, asked, output)
+    return FOUND if found.counts[ERROR] else NOT_ALL if found.unchecked else CLEAN
+
+
+def check_lake(settings: Settings, lake: Lake, whose: Sequence[Organization], asked: Asked, seed: int) -> Findings:
+    found = Findings()
+    for one in whose:
+        scope = Scope(one, asked.deep, asked.sample, seed, now_ns(), settings.sweep_grace_seconds)
+        check_organization(settings, lake, scope, found)
+    if asked.organization is None:
+        with found.attempt("objects of no organization"):
+            check_unowned(lake, found)
+        with found.attempt("raw objects of no organization"):
+            _check_unplaced(lake.index, found)
+    with found.attempt("outbox"):
+        check_outbox(lake, found, lambda: time.sleep(_OUTBOX_SECONDS))
+    with found.attempt("bus"):
+        check_bus(backlog(settings.bus, lake.index.pool, settings.bus_topic_prefix), found)
+    return found
+
+
+def check_organization(settings: Settings, lake: Lake, scope: Scope, found: Findings) -> None:
+    """Each check on its own: what one cannot reach, another may."""
+    found.looked_at["organizations"] += 1
+    name = scope.organization.name
+    horizon = Horizon({}, scope.now_ns)
+    with found.attempt(f"retention of {name}"):
+        own = lake.index.inspect.retention(scope.organization.id)
+        horizon = Horizon(kept_seconds(settings.retention, own), scope.now_ns)
+    checks: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("files", lambda: check_files(lake, scope, found)),
+        ("objects", lambda: check_strays(lake, scope, found)),
+        ("replaced segments", lambda: check_inputs(lake, scope, found)),
+        ("equal rows", lambda: check_equal_rows(lake, scope, found)),
+        ("rolled segments", lambda: check_rolled(lake, scope, horizon, found)),
+        ("rollups", lambda: check_windows(lake, scope, horizon, recomputing(lake), found)),
+        ("raw objects", lambda: check_sources(lake, scope, found)),
+        ("failed work", lambda: check_work(lake, scope, found)),
+    )
+    for what, check in checks:
+        with found.attempt(f"{what} of {name}"):
+            check()
+
+
+def _check_unplaced(index: Index, found: Findings) -> None:
+    if count := index.inspect.unplaced():
+        what = f"{count} raw objects belong to no organization that we know"
+        to_do = "`lakerunner orgs create` makes it known, then send them again with `lakerunner objects --retry`"
+        found.add(Finding("sources", NOTE, "", what, "lrdb.source_objects", to_do))
+
+
+def show(found: Findings, seed: int, asked: Asked, output: TextIO) -> None:
+    if asked.json:
+        output.write(orjson.dumps(_document(found, seed, asked), option=orjson.OPT_INDENT_2).decode() + "\n")
+        return
+    if found.kept:
+        show_rows(_COLUMNS, [asdict(one) for one in in_order(found)], output)
+    if (left_out := found.counts.total() - len(found.kept)) > 0:
+        output.write(f"{left_out} more findings are not shown\n")
+    output.write("looked at: " + ", ".join(f"{count} {what}" for what, count in found.looked_at.items()) + "\n")
+    if not asked.deep:
+        output.write(f"samples were drawn with --seed {seed}; --deep looks at everything\n")
+    for said in found.unchecked:
+        output.write(f"NOT CHECKED: {said}\n")
+    errors, notes = found.counts[ERROR], found.counts[NOTE]
+    verdict = f"{errors} error{'' if errors == 1 else 's'}" if errors else "no errors"
+    output.write(f"{verdict}, {notes} note{'' if notes == 1 else 's'}")
+    output.write("; not all could be checked\n" if found.unchecked else "\n")
+
+
+def in_order(found: Findings) -> list[Finding]:
+    """Errors first."""
+    return sorted(found.kept, key=lambda one: one.severity != ERROR)
+
+
+def _document(found: Findings, seed: int, asked: Asked) -> dict[str, object]:
+    return {
+        "errors": found.counts[ERROR],
+        "notes": found.counts[NOTE],
+        "complete": not found.unchecked,
+        "findings": [asdict(one) for one in in_order(found)],
+        "looked_at": dict(found.looked_at),
+        "not_checked": found.unchecked,
+        "deep": asked.deep,
+        "seed": seed,
+    }
+
+
+@contextmanager
+def progress(errors: TextIO) -> Iterator[Callable[[str], None]]:
+    """One line that changes, on a terminal; elsewhere a line every now and then."""
+    if errors.isatty():
+        with Console(file=errors).status("") as status:
+            yield status.update
+        return
+    last = time.monotonic()
+
+    def say(sentence: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SAY_SECONDS:
+            last = time.monotonic()
+            errors.write(f"{sentence}\n")
+            errors.flush()
+
+    yield say
