@@ -101,7 +101,7 @@ class Past:
 class Inspect:
     def __init__(self, database: Database, segments: Segments) -> None:
         self._database = database
-        self._segments = segments.of_query
+        self._segments = segments.chosen
 
     def live(self, organization: UUID) -> Iterator[list[Segment]]:
         """All live segments by their ids, page after page; one that is replaced meanwhile may be among them."""
