@@ -13,9 +13,11 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.index.database import Database, Transaction
+from lakerunner.index.tiers import picked_rows
 from lakerunner.model.errors import Conflict
 from lakerunner.model.fingerprint import digest64
-from lakerunner.model.segment import Column, Picked, Segment
+from lakerunner.model.segment import Column, Picked, Segment, TierPicked
+from lakerunner.model.tiling import Interval
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.fingerprints import fingerprint_groups
 from lakerunner.plan.scan import Condition
@@ -70,6 +72,20 @@ class Segments:
             held = [row[1:] for row in rows if row[1] is not None]
             sets = self._sets.of(transaction, {row[-1] for row in held})
         return Picked(tuple(_segment(row, sets) for row in held), rows[0][0])
+
+    def pick_tiers(
+        self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()
+    ) -> TierPicked:
+        """Of metrics, for windows of this tier at most: which tier is read where in `reach`, (start, end] in ms, which
+        begins and ends with its windows, and the segments that have rows there. index/tiers.py."""
+        groups = fingerprint_groups("metrics", conditions)
+        asked = {"organization": organization, "signal": "metrics", **dict.fromkeys(_WANTED)}
+        asked |= {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
+        with self._database.transaction() as transaction:
+            tiles, rows, considered = picked_rows(transaction, asked, reach, tier)
+            sets = self._sets.of(transaction, {row[-1] for row in rows})
+        segments = {row[0]: row for row in rows}
+        return TierPicked(tiles, tuple(_segment(row, sets) for row in segments.values()), considered)
 
     def get(self, organization: UUID, ids: Iterable[UUID]) -> list[Segment]:
         """Those of these ids that the organization has, ordered by start and id. Replaced ones too: a query

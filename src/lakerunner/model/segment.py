@@ -14,6 +14,7 @@ from uuid import UUID
 
 from lakerunner.model.organization import checked_name
 from lakerunner.model.source import SEGMENT_PREFIX
+from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import TimeRange, hour_of
 
 
@@ -76,6 +77,13 @@ def segment_path(organization: UUID, collector: str, signal: str, start_ns: int,
     """Where a segment with these stands in the store."""
     hour = hour_of(start_ns)
     return f"{SEGMENT_PREFIX}{organization}/{collector}/{hour:%Y%m%d}/{signal}/{hour:%H}/tbl_{id_}.parquet"
+@dataclass(frozen=True)
+class TierPicked:
+    """Likewise, of several tiers: which is read where, and the segments with rows there."""
+
+    tiles: Tiles
+    segments: tuple[Segment, ...]
+    considered: int
 
 
 def segment_id(*work: str | int | Iterable[str | int]) -> UUID:

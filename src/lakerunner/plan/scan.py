@@ -60,6 +60,8 @@ class Scan:
     Rows outside `time`, or that do not meet all of `conditions`, may be left out: the query does not want them. They
     may also be there: the query's own filter is what counts.
 
+    `stored` are columns of the segments' files that no language knows; they are there to be read, and in no relation.
+
     The names of the further columns are the scan's own, so that no other relation of the query has them."""
 
     relation: str
@@ -69,6 +71,7 @@ class Scan:
     attributes: tuple[Attribute, ...] = ()
     ids: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
+    stored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         signal_named(self.signal)

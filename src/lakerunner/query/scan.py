@@ -122,6 +122,8 @@ def _outputs(scan: Scan, segment: Segment) -> _Outputs:
         (reader.attribute(attribute), attribute_column(scan.relation, attribute)) for attribute in scan.attributes
     ]
     outputs += [(reader.stored(name, "BLOB"), id_column(scan.relation, name)) for name in scan.ids]
+    for name in scan.stored:
+        reader.stored(name, "BLOB")
     return _Outputs(tuple(outputs), tuple(reader.used.values()))
 
 

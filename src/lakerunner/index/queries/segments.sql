@@ -87,6 +87,42 @@ WITH overlapping AS (
 )
 SELECT considered, wanted.* FROM overlapping LEFT JOIN wanted ON true ORDER BY start_ns, id
 
+-- name: one_snapshot
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
+
+-- name: unrolled
+-- Those with a row in the range, or in a window that it begins or ends in, that the next tier's windows do not have.
+SELECT frequency_ms, start_ns, end_ns FROM lrdb.segments
+WHERE organization = %(organization)s AND signal = 'metrics' AND frequency_ms = ANY(%(frequencies)s::integer[])
+  AND state = 'live' AND NOT rolled AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+  AND (%(wanted_1)s::bigint[] IS NULL OR fingerprints && %(wanted_1)s::bigint[])
+  AND (%(wanted_2)s::bigint[] IS NULL OR fingerprints && %(wanted_2)s::bigint[])
+  AND (%(wanted_3)s::bigint[] IS NULL OR fingerprints && %(wanted_3)s::bigint[])
+  AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
+
+-- name: pick_tiles
+-- Like pick_pruned, of several frequencies, each at its own times. A segment comes once for each of these.
+SELECT id, organization, collector, signal, s.start_ns, s.end_ns, rows, bytes, sort_version, s.frequency_ms, level,
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+FROM unnest(%(frequencies)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[]) AS tile (frequency_ms, start_ns, end_ns)
+JOIN lrdb.segments AS s
+  ON s.frequency_ms = tile.frequency_ms AND s.start_ns < tile.end_ns AND s.end_ns > tile.start_ns
+  AND int8range(s.start_ns, s.end_ns) && int8range(tile.start_ns, tile.end_ns)
+WHERE organization = %(organization)s AND signal = %(signal)s AND state = 'live'
+  AND (%(wanted_1)s::bigint[] IS NULL OR fingerprints && %(wanted_1)s::bigint[])
+  AND (%(wanted_2)s::bigint[] IS NULL OR fingerprints && %(wanted_2)s::bigint[])
+  AND (%(wanted_3)s::bigint[] IS NULL OR fingerprints && %(wanted_3)s::bigint[])
+  AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
+ORDER BY s.start_ns, id
+
+-- name: count_tiles
+SELECT count(DISTINCT id)
+FROM unnest(%(frequencies)s::integer[], %(starts)s::bigint[], %(ends)s::bigint[]) AS tile (frequency_ms, start_ns, end_ns)
+JOIN lrdb.segments AS s
+  ON s.frequency_ms = tile.frequency_ms AND s.start_ns < tile.end_ns AND s.end_ns > tile.start_ns
+  AND int8range(s.start_ns, s.end_ns) && int8range(tile.start_ns, tile.end_ns)
+WHERE organization = %(organization)s AND signal = %(signal)s AND state = 'live'
+
 -- name: get
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
        statistics, fingerprints, ingested, rolled, column_set

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from lakerunner.plan.vectors.expression import Call, Expression, Kind, Matcher
 from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.rolled import FromWindows
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector
 
 
@@ -60,7 +61,8 @@ class Function:
     marked to be dropped. `per_series`: what comes of a series depends on that series alone, so that parts of the series
     can be worked out apart. `of_sample`: of a plain selector it wants the times of the samples. `extended`: the
     modifiers that it allows its range. `reads_expression`: it looks at how its arguments are written (Called.call), so
-    that these stay as they are. `lazy`: it is given no arguments, but evaluates of Called.call what it needs."""
+    that these stay as they are. `lazy`: it is given no arguments, but evaluates of Called.call what it needs. `windows`:
+    how rollups give the same value; None: they do not."""
 
     name: str
     arguments: tuple[Kind, ...]
@@ -74,3 +76,4 @@ class Function:
     reads_expression: bool = False
     lazy: bool = False
     extended: tuple[Literal["anchored", "smoothed"], ...] = ()
+    windows: FromWindows | None = None

@@ -26,6 +26,7 @@ from lakerunner.plan.vectors.sample_notes import (
 )
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import scalar_of
+from lakerunner.promql.functions.from_windows import FROM_WINDOWS
 from lakerunner.promql.functions.over_time_kernels import (
     extremes,
     means,
@@ -181,7 +182,15 @@ def _function(
     keeps_name: bool = False,
     experimental: bool = False,
 ) -> Function:
-    return Function(name, arguments, Kind.VECTOR, evaluate, keeps_name=keeps_name, experimental=experimental)
+    return Function(
+        name,
+        arguments,
+        Kind.VECTOR,
+        evaluate,
+        keeps_name=keeps_name,
+        experimental=experimental,
+        windows=FROM_WINDOWS.get(name),
+    )
 
 
 OVER_TIME: tuple[Function, ...] = (

@@ -12,16 +12,16 @@ from typing import Literal
 
 import numpy as np
 
-from lakerunner.model.labels import NAME, TYPE
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
 from lakerunner.plan.vectors.expression import Kind
 from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.grouping import grouped
 from lakerunner.plan.vectors.histogram import equal
 from lakerunner.plan.vectors.histogram_arithmetic import detect_reset
-from lakerunner.plan.vectors.sample_notes import mixed_samples, perhaps_no_counter, starts_overlap
+from lakerunner.plan.vectors.sample_notes import mixed_samples, starts_overlap
 from lakerunner.plan.vectors.smoothing import outer_windows, outermost
 from lakerunner.plan.vectors.values import Samples, Vector, Windows
+from lakerunner.promql.functions.counters import check_counters, range_seconds
+from lakerunner.promql.functions.from_windows import FROM_WINDOWS
 from lakerunner.promql.functions.histogram_rates import (
     Rating,
     extended_histogram_rates,
@@ -32,26 +32,15 @@ from lakerunner.promql.functions.range_vectors import RangeVector, are_histogram
 from lakerunner.promql.functions.rate_kernels import between_ends, extrapolated
 
 
-def range_seconds(range_: int) -> float:
-    """Whole seconds and the rest apart, as Prometheus adds them up."""
-    return float(range_ // 1000) + range_ % 1000 * 1_000_000 / 1e9
-
-
 def _rate(called: Called, *, counter: bool, per_second: bool) -> Vector:
     given = range_vector(called)
     seconds = range_seconds(given.whole.range) if per_second else 0.0
     rating = Rating(counter, seconds)
     values, present, histograms = (_extended if given.extended else _extrapolated)(given, rating)
     if counter:
-        _check_counters(given, present if histograms is None else present & ~are_histograms(histograms))
+        floats = present if histograms is None else present & ~are_histograms(histograms)
+        check_counters(given.whole.samples.labels, floats, given.notes, given.span)
     return given.vector(values, present, histograms)
-
-
-def _check_counters(given: RangeVector, floats: Bools) -> None:
-    """Series of one name and type are judged alike."""
-    groups = grouped(given.whole.samples.labels, (NAME, TYPE), without=False)
-    for group in np.unique(groups.of[floats.any(axis=1)]).tolist():
-        perhaps_no_counter(given.notes, groups.labels[group], given.span)
 
 
 def _extrapolated(given: RangeVector, rating: Rating) -> tuple[Floats, Bools, Objects | None]:
@@ -190,7 +179,8 @@ Extended = Literal["anchored", "smoothed"]
 
 
 def _function(name: str, evaluate: Callable[[Called], Vector], extended: tuple[Extended, ...] = ()) -> Function:
-    return Function(name, (Kind.MATRIX,), Kind.VECTOR, evaluate, extended=extended)
+    windows = FROM_WINDOWS.get(name)
+    return Function(name, (Kind.MATRIX,), Kind.VECTOR, evaluate, extended=extended, windows=windows)
 
 
 RATES: tuple[Function, ...] = (

@@ -35,8 +35,15 @@ class Listed:
 
 
 @dataclass(frozen=True)
+class Untiered:
+    """The worker found that windows cannot give the answer (plan/vectors/rolled.py): it must be made of samples."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Piece:
-    value: Vector | Partial | Samples | Listed
+    value: Vector | Partial | Samples | Listed | Untiered
     notes: tuple[Note, ...] = ()
 
     @property
@@ -65,7 +72,7 @@ class Pieces(Protocol):
 
 
 def to_batch(piece: Piece) -> pa.RecordBatch:
-    labels: Sequence[Labels] = () if isinstance(piece.value, Listed) else piece.value.labels
+    labels: Sequence[Labels] = () if isinstance(piece.value, Listed | Untiered) else piece.value.labels
     parts = _Parts()
     extra = _WRITERS[type(piece.value)](piece.value, parts)
     header = {
@@ -212,6 +219,14 @@ def _write_listed(listed: Listed, _: _Parts) -> dict[str, Any]:
     return {"rows": listed.rows}
 
 
+def _write_untiered(untiered: Untiered, _: _Parts) -> dict[str, Any]:
+    return {"reason": untiered.reason}
+
+
+def _read_untiered(_: list[Labels], __: Mapping[str, Any], header: Mapping[str, Any]) -> Untiered:
+    return Untiered(header["reason"])
+
+
 def _read_listed(_: list[Labels], __: Mapping[str, Any], header: Mapping[str, Any]) -> Listed:
     return Listed(header["rows"])
 
@@ -221,10 +236,12 @@ _WRITERS: dict[type, Any] = {
     Samples: _write_samples,
     Partial: _write_partial,
     Listed: _write_listed,
+    Untiered: _write_untiered,
 }
 _READERS: dict[str, Any] = {
     "Vector": _read_vector,
     "Samples": _read_samples,
     "Partial": _read_partial,
     "Listed": _read_listed,
+    "Untiered": _read_untiered,
 }

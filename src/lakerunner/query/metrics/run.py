@@ -8,11 +8,12 @@ and the query alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -23,10 +24,13 @@ from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
 from lakerunner.plan.vectors.evaluate import Evaluator, most_steps
 from lakerunner.plan.vectors.expression import Aggregate, Matcher
 from lakerunner.plan.vectors.function import Function
-from lakerunner.plan.vectors.values import Samples, Vector
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.rolled import NotTiered, Rolled
+from lakerunner.plan.vectors.tiers import Heart, evaluated, guard, with_given
+from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Vector
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.failures import cancelled
-from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, to_batch
+from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, Untiered, to_batch
 from lakerunner.query.metrics.rows import rows_of
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.unit import Evaluate, Fetch, List, MetricsUnit
@@ -95,6 +99,9 @@ class MetricsRunning:
         if isinstance(task, List):
             yield Piece(Listed(self._listed(task, segments)))
             return
+        if isinstance(task, Evaluate) and self._unit.tiles:
+            yield from self._from_windows(task, segments)
+            return
         blocks = self._segments.samples(segments, self._unit.selection)
         for pieces in self._segments.each(partial(self._pieces, task, part) for part in blocks.parts()):
             yield from pieces
@@ -107,9 +114,36 @@ class MetricsRunning:
             return [Piece(samples)]
         return [self._evaluated(task, part) for part in _parts(task, samples)]
 
-    def _evaluated(self, task: Evaluate, block: Samples) -> Piece:
+    def _from_windows(self, task: Evaluate, segments: tuple[Segment, ...]) -> Iterator[Piece]:
+        heart = guard(task.expression, task.steps, self._functions).heart
+        if heart is None:
+            raise ValueError("a unit with tiles that no tier serves")
+        blocks = self._segments.windows(segments, self._unit.selection, self._unit.tiles, heart.facts)
+        try:
+            for pieces in self._segments.each(partial(self._of_windows, task, heart, part) for part in blocks.parts()):
+                yield from pieces
+        except NotTiered as error:
+            yield Piece(Untiered(str(error)))
+        self.account += blocks.account
+
+    def _of_windows(self, task: Evaluate, heart: Heart, block: Callable[[], Rolled]) -> list[Piece]:
+        self._check_wanted()
+        windows = block()
+        if heart.how is None:
+            return [self._evaluated(task, part) for part in _parts(task, windows.latest())]
+        return [self._evaluated_heart(task, heart, part) for part in _parts(task, windows.of_samples())]
+
+    def _evaluated_heart(self, task: Evaluate, heart: Heart, windows: Rolled) -> Piece:
+        """The rest of the fragment over what windows give for its innermost part."""
+        notes = Notes()
+        vector = evaluated(heart, windows, self._functions, notes)
+        rest = replace(task, expression=with_given(task.expression, heart))
+        piece = self._evaluated(rest, NO_SAMPLES, (vector,))
+        return replace(piece, notes=(*notes.all(), *piece.notes))
+
+    def _evaluated(self, task: Evaluate, block: Samples, given: Sequence[Vector] = ()) -> Piece:
         bounds = Bounds(self._unit.max_points, self._check_wanted)
-        evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback, bounds=bounds)
+        evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback, given=given, bounds=bounds)
         expression = task.expression
         if not isinstance(expression, Aggregate):
             value = evaluator.evaluate(expression, task.steps)
@@ -155,7 +189,10 @@ class _Block:
         return self._samples
 
 
-def _parts(task: Evaluate, block: Samples) -> Iterator[Samples]:
+S = TypeVar("S", Samples, Rolled)
+
+
+def _parts(task: Evaluate, block: S) -> Iterator[S]:
     at_once = max(1, POINTS_AT_ONCE // most_steps(task.expression, task.steps))
     if len(block) <= at_once:
         yield block

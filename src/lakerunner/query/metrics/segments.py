@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment
+from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Equals, Scan
 from lakerunner.plan.vectors.values import Samples
@@ -38,6 +39,7 @@ from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Block, Layout, lay_out
 from lakerunner.query.metrics.matching import Matchers, Test
 from lakerunner.query.metrics.reading import Footprint, SegmentFile, explained
+from lakerunner.query.metrics.rolled_blocks import RolledBlocks
 from lakerunner.query.metrics.samples import Reading, block_samples, columns_of
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import Known, SeriesTable
@@ -84,6 +86,12 @@ class MetricSegments:
         """The samples of the selection's shard, block by block: each series is in one of them, whole. Nothing is read
         before the first block is asked for."""
         return Blocks(self, tuple(segments), selection, block_samples)
+
+    def windows(
+        self, segments: Sequence[Segment], selection: Selection, tiles: Tiles, facts: Sequence[str]
+    ) -> RolledBlocks:
+        """Likewise, as windows: of the tiers at the times that `tiles` say, with these facts of them."""
+        return RolledBlocks(self, segments, selection, tiles, facts)
 
     def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
         """What each call gives, in their order; as many are worked out at once as there are cores, and no more wait
@@ -151,7 +159,20 @@ class MetricSegments:
         """The files of the segments that have entries in the block, with what is read of them (and the columns `more`)
         while the context lasts."""
         numbers = sorted({*block.plain.by_table, *block.spread.by_table})
-        scan = _scan(block, segments, between, more)
+        with self.files(segments, numbers, block, between, more) as (files, account):
+            yield Reading(files, between, self._pool), account
+
+    @contextmanager
+    def files(
+        self,
+        segments: Sequence[Segment],
+        numbers: Sequence[int],
+        block: Block,
+        between: tuple[int, int],
+        more: tuple[str, ...] = (),
+    ) -> Iterator[tuple[dict[int, SegmentFile], Account]]:
+        """Of the segments of these numbers, which are all raw or all rollups, with what is read of them."""
+        scan = _scan(block, [segments[n] for n in numbers], between, more)
         with self._hold(scan, [segments[n] for n in numbers]) as held:
             files = {
                 n: SegmentFile(
@@ -160,7 +181,11 @@ class MetricSegments:
                 for n in numbers
                 if segments[n].id in held.files
             }
-            yield Reading(files, between, self._pool), held.account
+            yield files, held.account
+
+    @property
+    def reading_pool(self) -> ThreadPoolExecutor:
+        return self._pool
 
     def _series_of(self, organization: UUID) -> tuple[int, Known]:
         with self._lock:
@@ -258,7 +283,13 @@ class Blocks:
 
 
 def in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """As they were ingested, or where none overlaps another, as their times are: then nothing need be sorted."""
+    """The widest windows first; of one width as they were ingested, or where none overlaps another, as their times are:
+    then nothing need be sorted."""
+    widths = sorted({segment.frequency_ms for segment in segments}, reverse=True)
+    return tuple(one for width in widths for one in _in_order([s for s in segments if s.frequency_ms == width]))
+
+
+def _in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     by_time = sorted(segments, key=lambda one: (one.time.start_ns, one.id))
     if all(one.time.end_ns <= after.time.start_ns for one, after in pairwise(by_time)):
         return tuple(by_time)
@@ -266,13 +297,17 @@ def in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def _scan(block: Block, segments: Sequence[Segment], between: tuple[int, int], more: tuple[str, ...]) -> Scan:
+    """Of rollups `more` is all that is read."""
     start, end = (min(max((at + 1) * NS_PER_MS, MIN_NS), MAX_NS) for at in between)
+    metrics = block.layout.metrics
+    conditions = (Equals("metric_name", metrics),) if len(metrics) <= _METRICS_ASKED_FOR else ()
+    time_ = TimeRange(start, max(end, start))
+    if any(segment.frequency_ms for segment in segments):
+        return Scan("metrics", "metrics", time_, ("timestamp",), conditions=conditions, stored=more)
     every = frozenset(column.name for segment in segments for column in segment.columns)
     columns = {*columns_of(block.plain, every), *more, "timestamp", "flags"}
     for kind in block.spread.kinds:
         columns.update(COLUMNS.get(kind, ()))
     if block.spread.has_delta:
         columns.add("start_timestamp")
-    metrics = block.layout.metrics
-    conditions = (Equals("metric_name", metrics),) if len(metrics) <= _METRICS_ASKED_FOR else ()
-    return Scan("metrics", "metrics", TimeRange(start, max(end, start)), tuple(sorted(columns)), conditions=conditions)
+    return Scan("metrics", "metrics", time_, tuple(sorted(columns)), conditions=conditions)

@@ -6,19 +6,20 @@ Beside SQL's units (query/unit.py), in the same JSON but for `metrics`, which sa
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
+from lakerunner.model.tiling import Tiles
 from lakerunner.plan.vectors.expression import Expression, Matcher
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.plan.vectors.written import expression_from, expression_json
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class List:
 @dataclass(frozen=True)
 class MetricsUnit:
     """Every segment is the organization's own and holds metrics. `partial`: segments that cannot be read are left out
-    and named in the account. `max_points`: values or samples past which the unit is refused."""
+    and named in the account. `max_points`: values or samples past which the unit is refused. `tiles`: which tier is
+    read where, by an Evaluate that windows serve (plan/vectors/tiers.py); none: raw points alone."""
 
     organization: UUID
     segments: tuple[Segment, ...]
@@ -56,6 +58,7 @@ class MetricsUnit:
     task: Evaluate | Fetch | List
     partial: bool = False
     max_points: int = 50_000_000
+    tiles: Tiles = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "segments", own_segments(self.organization, "metrics", self.segments))
@@ -68,6 +71,7 @@ class MetricsUnit:
             "selection": asdict(self.selection),
             "partial": self.partial,
             "max_points": self.max_points,
+            "tiles": [[frequency, times] for frequency, times in self.tiles.items()],
             **segments_json(self.segments),
         }
         return json.dumps(unit, separators=(",", ":")).encode()
@@ -85,6 +89,7 @@ class MetricsUnit:
                 _task(unit["metrics"]),
                 unit["partial"],
                 unit["max_points"],
+                {frequency: tuple((start, end) for start, end in times) for frequency, times in unit["tiles"]},
             )
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise Corrupt(f"not a unit of metrics: {error}") from error

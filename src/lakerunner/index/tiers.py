@@ -1,0 +1,46 @@
+"""Segments of several tiers for one query: what of the next tier is not there yet, and so which tier is read where.
+
+Comes in: an open transaction and what is asked. Goes out: tiles, and the rows of the segments that have something for
+them. What always holds: all of it is one snapshot. A rollup that is committed between two looks would otherwise show a
+segment as rolled up without the windows that it went into, or the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakerunner.index.database import Rows, Transaction
+from lakerunner.model.tier import TIERS
+from lakerunner.model.tiling import Interval, Tiles, tiled
+from lakerunner.model.time import MAX_NS, MIN_NS
+
+_NS_PER_MS = 1_000_000
+
+
+def picked_rows(
+    transaction: Transaction, asked: Mapping[str, Any], reach: Interval, tier: int
+) -> tuple[Tiles, Rows, int]:
+    """Tiles, rows of the segments, and how many there are before any is left out by fingerprints. `asked` is
+    organization, signal and wanted fingerprints. Must be the transaction's first statements."""
+    transaction.run("segments.one_snapshot")
+    finer = [frequency for frequency in (0, *TIERS) if frequency < tier]
+    times = {"frequencies": finer, "start_ns": _first_ns(reach[0]), "end_ns": _first_ns(reach[1])}
+    unrolled: dict[int, list[Interval]] = {}
+    for frequency, start_ns, end_ns in transaction.rows("segments.unrolled", {**asked, **times}):
+        unrolled.setdefault(frequency, []).append((start_ns // _NS_PER_MS, (end_ns - 1) // _NS_PER_MS))
+    tiles = tiled(reach, tier, unrolled)
+    where = [(frequency, *interval) for frequency, intervals in tiles.items() for interval in intervals]
+    wanted = {
+        "frequencies": [frequency for frequency, _, _ in where],
+        "starts": [_first_ns(start) for _, start, _ in where],
+        "ends": [_first_ns(end) for _, _, end in where],
+    }
+    rows = transaction.rows("segments.pick_tiles", {**asked, **wanted})
+    ((considered,),) = transaction.rows("segments.count_tiles", {**asked, **wanted})
+    return tiles, rows, considered
+
+
+def _first_ns(time_ms: int) -> int:
+    """The first ns behind this ms."""
+    return min(max((time_ms + 1) * _NS_PER_MS, MIN_NS), MAX_NS)

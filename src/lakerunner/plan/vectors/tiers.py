@@ -1,0 +1,169 @@
+"""Which tier of rollups gives the same answer as samples do: the guard, docs/formats/tiers.md.
+
+Comes in: a fragment (plan/vectors/split.py) and its steps. Goes out: the node at its heart, which alone looks at
+samples, and the widest windows that it can be made of, or why there are none. What always holds: where a tier is given,
+every moment that a step looks at and every beginning of a range is an end of its windows, so that each window is inside
+a range or outside it, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakerunner.model.tier import RAW, TIER_NAMES, TIERS
+from lakerunner.plan.vectors.evaluate import looked_at, subquery_steps
+from lakerunner.plan.vectors.expression import (
+    Aggregate,
+    Binary,
+    Call,
+    Expression,
+    Given,
+    Paren,
+    Range,
+    Selector,
+    Subquery,
+    Unary,
+    bare,
+    parts,
+)
+from lakerunner.plan.vectors.function import Function
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.rolled import COUNT, INSTANT, FromWindows, Rolled, RolledRange
+from lakerunner.plan.vectors.values import Steps, Vector
+
+_TEXT_OF_EXTENDED = "it is {}: that looks at samples beyond its range"
+
+
+@dataclass(frozen=True)
+class Heart:
+    """The innermost part of a fragment: a selector, or a function of a range of one. `steps` are those at which it is
+    evaluated, None: at none; `how` is None for a selector."""
+
+    node: Selector | Call
+    steps: Steps | None
+    how: FromWindows | None
+
+    @property
+    def selector(self) -> Selector:
+        return self.node if isinstance(self.node, Selector) else self.ranged.selector
+
+    @property
+    def ranged(self) -> Range:
+        """Of a function."""
+        found = bare(self.node.arguments[0]) if isinstance(self.node, Call) else None
+        if not isinstance(found, Range):
+            raise TypeError(f"{self.node} has no range")
+        return found
+
+    @property
+    def range(self) -> int:
+        """ms; 0 of a selector."""
+        range_ = 0 if isinstance(self.node, Selector) else self.ranged.range
+        if not isinstance(range_, int):
+            raise TypeError(f"{range_} is not resolved")
+        return range_
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What is read of windows."""
+        return INSTANT if self.how is None else tuple(dict.fromkeys((COUNT, *self.how.facts)))
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """`tier` is RAW where no rollup serves; `reason` is why none that is wider does, "" for the widest."""
+
+    tier: int
+    heart: Heart | None
+    reason: str
+
+
+def guard(expression: Expression, steps: Steps, functions: Mapping[str, Function]) -> Guarded:
+    """For a fragment's expression."""
+    found = heart_of(expression, steps, functions)
+    if isinstance(found, str):
+        return Guarded(RAW, None, found)
+    if found.steps is None:
+        return Guarded(RAW, found, "no step looks at anything")
+    reason = ""
+    for tier in reversed(TIERS):
+        misfit = _misfit(found, tier)
+        if not misfit:
+            return Guarded(tier, found, reason)
+        reason = f"not {TIER_NAMES[tier]}: {misfit}"
+    return Guarded(RAW, found, reason)
+
+
+def heart_of(expression: Expression, steps: Steps | None, functions: Mapping[str, Function]) -> Heart | str:
+    """Or why windows cannot stand for it."""
+    while True:
+        match expression:
+            case Selector(extended=extended):
+                return _TEXT_OF_EXTENDED.format(extended) if extended else Heart(expression, steps, None)
+            case Call(name, arguments):
+                (inner,) = [one for one in arguments if _selects(one)]
+                if isinstance(bare(inner), Range):
+                    return _of_range(expression, bare(inner), functions[name], steps)
+            case Subquery(inner):
+                steps = None if steps is None else subquery_steps(expression, steps)
+            case Paren(inner) | Unary(_, inner) | Aggregate(_, inner):
+                pass
+            case Binary(_, left, right):
+                inner = right if _selects(right) else left
+            case _:
+                return "it is a range of samples"
+        expression = inner
+
+
+def with_given(expression: Expression, heart: Heart) -> Expression:
+    """A Given in the heart's place, whose value is the first of what is given."""
+    if expression is heart.node:
+        return Given(0, span=heart.node.span)
+    match expression:
+        case Paren(inner) | Unary(_, inner) | Subquery(inner) | Aggregate(_, inner):
+            return replace(expression, inner=with_given(inner, heart))
+        case Binary(_, left, right):
+            return replace(expression, left=with_given(left, heart), right=with_given(right, heart))
+        case Call(_, arguments):
+            return replace(expression, arguments=tuple(with_given(one, heart) for one in arguments))
+    return expression
+
+
+def evaluated(heart: Heart, windows: Rolled, functions: Mapping[str, Function], notes: Notes) -> Vector:
+    """The heart of a function at its steps. `windows` are those with samples."""
+    if heart.how is None or heart.steps is None or not isinstance(heart.node, Call):
+        raise TypeError(f"{heart.node} is not evaluated from windows")
+    ends = looked_at(heart.ranged, heart.steps)
+    given = RolledRange(windows, ends, heart.range, bare(heart.node.arguments[0]).span, notes)
+    vector = heart.how.evaluate(given)
+    return vector if functions[heart.node.function].keeps_name else vector.dropping_name()
+
+
+def _of_range(call: Call, ranged: Any, function: Function, steps: Steps | None) -> Heart | str:
+    if ranged.selector.extended:
+        return _TEXT_OF_EXTENDED.format(ranged.selector.extended)
+    if function.windows is None:
+        return f"{function.name} needs the samples themselves"
+    return Heart(call, steps, function.windows)
+
+
+def _misfit(heart: Heart, tier: int) -> str:
+    """Why the windows of this tier do not fit; "" if they do."""
+    name = TIER_NAMES[tier]
+    if heart.range % tier:
+        return f"the range of {heart.range / 1000:g} s is no multiple of {name}"
+    steps = heart.steps
+    if steps is None:
+        return "no step looks at anything"
+    moments = looked_at(heart.selector, steps)
+    if int(moments[0]) % tier:
+        return f"the first step looks at {int(moments[0]) / 1000:.3f} s, which is no multiple of {name}"
+    if len(moments) > 1 and int(moments[1] - moments[0]) % tier:
+        return f"the step of {steps.step / 1000:g} s is no multiple of {name}"
+    return ""
+
+
+def _selects(expression: Expression) -> bool:
+    return isinstance(bare(expression), Selector) or any(map(_selects, parts(expression)))

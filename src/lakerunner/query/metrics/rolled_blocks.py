@@ -1,0 +1,214 @@
+"""Segments of several tiers as windows, block by block: what a query that tiers serve is worked out from.
+
+Comes in: segments, a selection, which tier is read where, and what is to be known of windows. Goes out: blocks of
+Rolled. What always holds: each series is in one block, whole; its windows are in order and do not overlap. Where the
+samples of one series come from several stored series or collectors at once, windows cannot say which of them count:
+NotTiered, as with histograms, deltas and what is not one sample for each row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import numpy as np
+
+from lakerunner.model.segment import Segment
+from lakerunner.model.tier import RAW
+from lakerunner.model.tiling import Interval, Tiles
+from lakerunner.plan.vectors import rolled
+from lakerunner.plan.vectors.arrays import Bools, Ints, is_stale
+from lakerunner.plan.vectors.rolled import NotTiered, Rolled
+from lakerunner.plan.vectors.values import Samples
+from lakerunner.query.account import Account
+from lakerunner.query.metrics.layout import Block, Layout, Part
+from lakerunner.query.metrics.matching import Test
+from lakerunner.query.metrics.rollup_rows import WindowRows, inside, rollup_rows, stored_columns
+from lakerunner.query.metrics.samples import Reading, block_samples
+from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.metrics.series import SeriesTable
+from lakerunner.query.metrics.view import Kind
+
+if TYPE_CHECKING:
+    from lakerunner.query.metrics.segments import MetricSegments
+
+BLOCK_WINDOWS = 1_000_000  # each of about 100 bytes
+_BESIDE = 4  # as of samples
+_NUMBERS = (Kind.NUMBER, Kind.SENT)
+_UNCOUNTED = -1
+
+
+class RolledBlocks:
+    """Its parts are taken once. `account` is what it took so far, from any thread."""
+
+    def __init__(
+        self,
+        owner: MetricSegments,
+        segments: Sequence[Segment],
+        selection: Selection,
+        tiles: Tiles,
+        facts: Sequence[str],
+    ) -> None:
+        self._owner = owner
+        self._segments = tuple(segments)
+        self._selection = selection
+        self._tiles = tiles
+        self._facts = tuple(dict.fromkeys((rolled.COUNT, *facts)))
+        self._lock = Lock()
+        self._account = Account()
+        self._asked: set[UUID] = set()
+        self._read: set[UUID] = set()
+
+    @property
+    def account(self) -> Account:
+        with self._lock:
+            left_out = {
+                "series": len(self._segments) - len(self._asked),
+                "statistics": len(self._asked) - len(self._read),
+            }
+            pruned = {why: number for why, number in left_out.items() if number}
+            return self._account + Account(read=len(self._read), pruned=pruned)
+
+    def parts(self) -> Iterator[Callable[[], Rolled]]:
+        """Each gives one block; they may be called from several threads at once. NotTiered at once where the series
+        say so."""
+        began = time.monotonic()
+        segments, layout = self._owner.layout(self._segments, self._selection.matchers)
+        tables = self._owner.prepared(segments).tables
+        self._add(Account(seconds={"series": time.monotonic() - began}))
+        _check_kinds(layout)
+        for block in layout.blocks(self._selection.shard, BLOCK_WINDOWS, _BESIDE):
+            yield partial(self._block, segments, tables, block)
+
+    def _block(self, segments: tuple[Segment, ...], tables: tuple[SeriesTable, ...], block: Block) -> Rolled:
+        began = time.monotonic()
+        numbers: dict[int, list[int]] = {}
+        for number in block.plain.by_table:
+            numbers.setdefault(segments[number].frequency_ms, []).append(number)
+        with self._lock:
+            self._asked |= {segments[number].id for number in block.plain.by_table}
+        found = [
+            self._raw(segments, block, numbers[frequency])
+            if frequency == RAW
+            else self._windows(segments, tables, block, numbers[frequency])
+            for frequency in sorted(numbers, reverse=True)
+        ]
+        windows = put_together(block.plain, found, self._facts)
+        self._add(Account(rows=len(windows.ends), seconds={"run": time.monotonic() - began}))
+        return windows
+
+    def _windows(
+        self, segments: tuple[Segment, ...], tables: tuple[SeriesTable, ...], block: Block, numbers: list[int]
+    ) -> WindowRows:
+        times = self._tiles.get(segments[numbers[0]].frequency_ms, ())
+        if not times:
+            return _none(self._facts)
+        identities = _identities(segments, tables, block.plain, numbers)
+        with self._owner.files(segments, numbers, block, _hull(times), stored_columns(self._facts)) as (files, account):
+            self._took(account, [file.segment for file in files.values()])
+            return rollup_rows(block.plain, files, identities, times, self._facts)
+
+    def _raw(self, segments: tuple[Segment, ...], block: Block, numbers: list[int]) -> WindowRows:
+        times = self._tiles.get(RAW, ())
+        if not times:
+            return _none(self._facts)
+        between = _hull(times)
+        with self._owner.files(segments, numbers, block, between) as (files, account):
+            self._took(account, [file.segment for file in files.values()])
+            reading = Reading(files, between, self._owner.reading_pool)
+            samples = block_samples(block, reading, Test(self._selection.matchers))
+        return _single(samples, times, self._facts)
+
+    def _took(self, account: Account, read: Sequence[Segment]) -> None:
+        with self._lock:
+            self._read |= {segment.id for segment in read}
+        self._add(replace(account, pruned={}, read=0, rows=0))
+
+    def _add(self, account: Account) -> None:
+        with self._lock:
+            self._account += account
+
+
+def put_together(part: Part, found: Sequence[WindowRows], facts: Sequence[str]) -> Rolled:
+    """Windows of several tiers, in order. Of two of one stored series, collector and time that of the later segment
+    counts; NotTiered if they are of different ones."""
+    group, ends, identity = (
+        np.concatenate([np.zeros(0, np.int64), *(getattr(rows, name) for rows in found)])
+        for name in ("group", "ends", "identity")
+    )
+    arrays = {fact: np.concatenate([rows.facts[fact] for rows in found]) if found else np.zeros(0) for fact in facts}
+    base = int(ends.min()) if len(ends) else 0
+    key = group * ((int(ends.max()) if len(ends) else 0) - base + 1) + (ends - base)
+    if np.any(key[1:] <= key[:-1]):
+        order = np.argsort(key, kind="stable")
+        key, identity = key[order], identity[order]
+        again = key[1:] == key[:-1]
+        if np.any(again & (identity[1:] != identity[:-1])):
+            raise NotTiered("a series has points of several sources in one window")
+        order = order[np.append(~again, True)]
+        group, ends = group[order], ends[order]
+        arrays = {fact: array[order] for fact, array in arrays.items()}
+    counts = np.bincount(group, minlength=len(part)) if len(part) else np.zeros(0, np.int64)
+    return Rolled(part.labels, np.append(0, np.cumsum(counts)), ends, arrays)
+
+
+def _check_kinds(layout: Layout) -> None:
+    entries = layout.entries
+    if layout.spread.any() or not np.isin(entries.kind, _NUMBERS).all():
+        raise NotTiered("some of what is selected are not numbers: histograms, summaries or target_info")
+    if entries.delta.any():
+        raise NotTiered("some of what is selected are deltas")
+
+
+def _identities(
+    segments: Sequence[Segment], tables: Sequence[SeriesTable], part: Part, numbers: Sequence[int]
+) -> Mapping[int, Ints]:
+    """By table, of each of its entries: the number of the stored series and of the collector."""
+    collectors = {name: n for n, name in enumerate(sorted({segments[n].collector for n in numbers}))}
+    found = {}
+    for number in numbers:
+        table = tables[number]
+        rows = np.searchsorted(table.first, part.entries.first[part.by_table[number]])
+        found[number] = table.numbers[rows] * len(collectors) + collectors[segments[number].collector]
+    return found
+
+
+def _single(samples: Samples, times: Sequence[Interval], facts: Sequence[str]) -> WindowRows:
+    """Each sample as a window."""
+    if samples.histograms is not None:
+        raise NotTiered("some of what is selected are histograms")
+    kept = inside(samples.times, times)
+    group = np.repeat(np.arange(len(samples)), np.diff(samples.offsets))[kept]
+    at, values = samples.times[kept], samples.values[kept]
+    stale = is_stale(values)
+    made: dict[str, Any] = {fact: _single_fact(fact, at, values, stale) for fact in facts}
+    return WindowRows(group, at, np.full(len(at), _UNCOUNTED, np.int64), made)
+
+
+def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
+    match fact:
+        case rolled.COUNT:
+            return (~stale).astype(np.int64)
+        case rolled.FIRST_TIME | rolled.LAST_TIME:
+            return np.where(stale, 0, times)
+        case rolled.STALE_TIME:
+            return np.where(stale, times, 0)
+        case rolled.RESETS | rolled.CHANGES:
+            return np.zeros(len(times), np.int64)
+        case rolled.SUM_ERROR | rolled.RESET_SUM:
+            return np.zeros(len(times))
+    return values
+
+
+def _none(facts: Sequence[str]) -> WindowRows:
+    nothing = np.zeros(0, np.int64)
+    return WindowRows(nothing, nothing, nothing, {fact: nothing for fact in facts})
+
+
+def _hull(times: Sequence[Interval]) -> Interval:
+    return times[0][0], times[-1][1]

@@ -1,0 +1,161 @@
+"""Rows of rollup segments, as windows of the series of a block.
+
+Comes in: groups of a layout, and the files of segments of one tier. Goes out: windows, those of one group together, in
+the order of the segments, with what is asked of them. What always holds: all of them end in the times that the tier is
+read for; a window that holds histograms is NotTiered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakerunner.model.tiling import Interval
+from lakerunner.plan.vectors import rolled
+from lakerunner.plan.vectors.arrays import Bools, Ints
+from lakerunner.plan.vectors.rolled import NotTiered
+from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
+from lakerunner.query.metrics.layout import Part, ranges
+from lakerunner.query.metrics.reading import SegmentFile, explained
+
+ENDS = "ends"
+_TIME = "timestamp"
+_COLUMNS = {
+    ENDS: _TIME,
+    rolled.COUNT: "chq_rollup_count",
+    rolled.SUM: "chq_rollup_sum",
+    rolled.SUM_ERROR: "chq_rollup_sum_error",
+    rolled.MIN: "chq_rollup_min",
+    rolled.MAX: "chq_rollup_max",
+    rolled.FIRST: "chq_rollup_first",
+    rolled.FIRST_TIME: "chq_rollup_first_timestamp",
+    rolled.LAST: "chq_rollup_last",
+    rolled.LAST_TIME: "chq_rollup_last_timestamp",
+    rolled.RESET_SUM: "chq_rollup_reset_sum",
+    rolled.RESETS: "chq_rollup_resets",
+    rolled.CHANGES: "chq_rollup_changes",
+    rolled.STALE_TIME: "chq_rollup_stale_timestamp",
+}
+_NONE: Any = np.zeros(0, np.int64)
+_ALL: Any = np.zeros(0, np.bool_)
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Of each window its group's place in the part, its end in ms, and which stored series of which collector it is of:
+    equal numbers are one. -1: of one that was decided on already."""
+
+    group: Ints
+    ends: Ints
+    identity: Ints
+    facts: Mapping[str, Any]
+
+
+def stored_columns(facts: Iterable[str]) -> tuple[str, ...]:
+    """What of a segment says this of its windows."""
+    return tuple(_COLUMNS[fact] for fact in facts)
+
+
+def rollup_rows(
+    part: Part,
+    files: Mapping[int, SegmentFile],
+    identities: Mapping[int, Ints],
+    times: Sequence[Interval],
+    facts: Sequence[str],
+) -> WindowRows:
+    """`files` by the number of the segment's table; `identities` likewise, of each of its entries in the part's
+    order."""
+    entries = part.entries
+    mine = np.isin(entries.table, np.array(sorted(files), np.int64))
+    sizes = np.where(mine, entries.rows, 0)
+    begin = np.cumsum(sizes) - sizes
+    total = int(sizes.sum())
+    ends = np.zeros(total, np.int64)
+    kept = np.zeros(total, bool)
+    identity = np.full(total, -1, np.int64)
+    found = {fact: np.zeros(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in facts}
+    for number, file in files.items():
+        own = part.by_table[number]
+        with explained(file.segment):
+            for group, wanted in file.groups(entries.first[own], entries.rows[own]):
+                base, behind = file.footprint.rows[group]
+                some = own[wanted]
+                low = np.maximum(entries.first[some], base)
+                counts = np.minimum(entries.first[some] + entries.rows[some], behind) - low
+                source = ranges(low - base, counts)
+                target = ranges(begin[some] + low - entries.first[some], counts)
+                columns = _Columns(file, group, facts)
+                ends[target] = columns.of(ENDS).values[source]
+                within = inside(ends[target], times)
+                columns.check_numbers(source[within])
+                kept[target] = within
+                identity[target] = np.repeat(identities[number][wanted], counts)
+                for fact in facts:
+                    found[fact][target] = columns.of(fact).values[source]
+    groups = np.repeat(part.group_of, sizes)
+    if kept.all():
+        return WindowRows(groups, ends, identity, found)
+    return WindowRows(groups[kept], ends[kept], identity[kept], {fact: array[kept] for fact, array in found.items()})
+
+
+class _Columns:
+    """Of one row group, as arrays; kept for the next query."""
+
+    def __init__(self, file: SegmentFile, group: int, facts: Sequence[str]) -> None:
+        self._file = file
+        self._group = group
+        self._wanted = tuple(dict.fromkeys((ENDS, rolled.COUNT, *facts)))
+        self._found: dict[str, Numbers] = {}
+
+    def of(self, fact: str) -> Numbers:
+        if not self._found:
+            self._read()
+        return self._found[fact]
+
+    def check_numbers(self, rows: Ints) -> None:
+        valid = self.of(rolled.COUNT).valid
+        if len(valid) and not valid[rows].all():
+            raise NotTiered("some of what is selected are histograms")
+
+    def _read(self) -> None:
+        segment = self._file.segment
+        keys = {fact: (segment.organization, segment.id, self._group, _COLUMNS[fact]) for fact in self._wanted}
+        for fact, key in keys.items():
+            kept = self._file.kept.get(key)
+            if kept is not None:
+                self._found[fact] = kept
+        missing = [fact for fact in self._wanted if fact not in self._found]
+        there = tuple(_COLUMNS[fact] for fact in missing if _COLUMNS[fact] in self._file.columns)
+        table = self._file.table(self._group, there) if there else None
+        first, behind = self._file.footprint.rows[self._group]
+        for fact in missing:
+            column = table.column(_COLUMNS[fact]).combine_chunks() if table and _COLUMNS[fact] in there else None
+            self._found[fact] = _numbers(column, fact, behind - first)
+            self._file.kept.put(keys[fact], self._found[fact], self._found[fact].bytes)
+
+
+def _numbers(column: Any, fact: str, rows: int) -> Numbers:
+    """0 where there is none. A column without any value is not in the file."""
+    whole = fact == ENDS or fact in rolled.WHOLE_NUMBERS
+    if column is None:
+        return Numbers(_NONE, np.zeros(rows, np.int64 if whole else np.float64), np.zeros(rows, bool))
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0)
+    valid: Bools = np.asarray(column.is_valid()) if column.null_count else _ALL
+    if pa.types.is_timestamp(column.type):
+        return Numbers(_NONE, column.cast(pa.int64()).fill_null(0).to_numpy() // NS_PER_MS, valid)
+    filled = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return Numbers(_NONE, filled.astype(np.int64) if whole else filled, valid)
+
+
+def inside(ends: Ints, times: Sequence[Interval]) -> Bools:
+    """Whether each is in one of the (start, end], which are in order."""
+    starts = np.array([start for start, _ in times], np.int64)
+    behind = np.array([end for _, end in times], np.int64)
+    place = np.searchsorted(starts, ends, side="left") - 1  # the last that starts before it
+    found: Bools = (place >= 0) & (ends <= behind[np.maximum(place, 0)])
+    return found
