@@ -231,6 +231,8 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
 @click.option("--time", metavar="TIME", help="That moment; means --instant.")
 @click.option("--format", "form", type=click.Choice(["plot", "table", "json", "csv"]), help="Default: plot; table.")
 @click.option("--partial", is_flag=True, help="Take what can be read, name what cannot; exit code 3.")
+@click.option("--raw", is_flag=True, help="Read no rollups, to compare.")
+@click.option("--explain", is_flag=True, help="Ask, and say which tiers of rollups were read, where, and why no wider.")
 def promql(query: str, home: Path | None, url: str | None, key: str | None, form: str | None, **options: Any) -> None:
     """Ask in PromQL and plot the answer; one moment is a table.
 

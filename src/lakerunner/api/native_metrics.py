@@ -44,6 +44,7 @@ from lakerunner.model.labels import NAME
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.promql.parse import parse
 from lakerunner.query.metrics.answer import Listing, MetricsAnswer, MetricsLake
+from lakerunner.query.metrics.reads import to_json
 
 PROGRESS_SECONDS = 0.5
 _MS_NS = 1_000_000
@@ -211,4 +212,5 @@ async def _whole(request: Request, answer: MetricsAnswer, asked: PromqlAsked, cl
 def _last_word(answer: MetricsAnswer, asked: PromqlAsked) -> dict[str, Any]:
     text = asked.question.text
     notes = {f"{level}s": notes_texts(answer.notes, level, text) for level in ("warning", "info")}
-    return {"step": asked.question.steps.step, **notes, **closing(answer.account)}
+    explained = {"reads": to_json(answer.reads)} if asked.explain else {}
+    return {"step": asked.question.steps.step, **notes, **closing(answer.account), **explained}

@@ -23,10 +23,12 @@ _STEP = re.compile(r"([0-9]{1,12})(ms|[smhdw])?")
 
 @dataclass(frozen=True)
 class PromqlAsked:
-    """`events`: as server-sent events, otherwise as one JSON object."""
+    """`events`: as server-sent events, otherwise as one JSON object. `explain`: the answer's last word tells which
+    tiers were read."""
 
     question: MetricsQuestion
     events: bool
+    explain: bool = False
 
     @classmethod
     def of(cls, body: Mapping[str, Any], accept: str, now_ns: int) -> PromqlAsked:
@@ -38,8 +40,18 @@ class PromqlAsked:
         events, instant = _form(body, accept) == "sse", _flag(body, "instant", default=False)
         partial = _flag(body, "partial", default=events)
         steps = _steps(body, now_ns, instant=instant)
-        question = MetricsQuestion(text, steps, instant, now_ns, partial=partial, streamed=events and not instant)
-        return cls(question, events)
+        if body.get("tier") not in (None, "", "raw"):
+            raise UserError("`tier` must be raw, or not there")
+        question = MetricsQuestion(
+            text,
+            steps,
+            instant,
+            now_ns,
+            partial=partial,
+            streamed=events and not instant,
+            raw=body.get("tier") == "raw",
+        )
+        return cls(question, events, _flag(body, "explain", default=False))
 
 
 def usual_step(range_ms: int) -> int:

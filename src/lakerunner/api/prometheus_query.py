@@ -29,6 +29,7 @@ from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.answer import LOOKBACK_MS, Group, MetricsAnswer, MetricsLake, MetricsQuestion
+from lakerunner.query.metrics.reads import to_json
 
 MAX_POINTS = 11_000
 _MS_NS = 1_000_000
@@ -80,8 +81,16 @@ class Asked:
             now_ns,
             lookback,
             given.flag("partial_response"),
+            raw=_raw(given.text("tier")),
         )
         return cls(question, limit, timeout, given.text("stats"))
+
+
+def _raw(tier: str) -> bool:
+    """Our own: `tier=raw` reads no rollups."""
+    if tier not in ("", "raw"):
+        raise invalid("tier", "it is raw, or not there")
+    return tier == "raw"
 
 
 def _lookback(text: str) -> int:
@@ -179,4 +188,5 @@ def _stats(answer: MetricsAnswer, seconds: tuple[float, float]) -> dict[str, Any
         "execQueueTime": queued,
         "execTotalTime": spent,
     }
-    return {"timings": timings, "samples": {"samplesRead": account["rows"]}, "lakerunner": account}
+    own = {**account, "reads": to_json(answer.reads)}
+    return {"timings": timings, "samples": {"samplesRead": account["rows"]}, "lakerunner": own}

@@ -11,11 +11,13 @@ Times are ms, left-open and right-closed, (start, end], as windows are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from lakerunner.model.tier import RAW, TIERS, window_end
 
 Interval = tuple[int, int]
 Tiles = Mapping[int, tuple[Interval, ...]]  # by frequency_ms, widest first; none is empty
+NO_TILES: Tiles = MappingProxyType({})
 
 
 def tiled(reach: Interval, widest: int, unrolled: Mapping[int, Iterable[Interval]]) -> Tiles:
@@ -36,6 +38,15 @@ def tiled(reach: Interval, widest: int, unrolled: Mapping[int, Iterable[Interval
     if left:
         found[RAW] = tuple(left)
     return found
+
+
+def clipped(tiles: Tiles, reach: Interval) -> Tiles:
+    """What of them is inside."""
+    inside = {
+        frequency: tuple((max(a, reach[0]), min(b, reach[1])) for a, b in times if a < reach[1] and b > reach[0])
+        for frequency, times in tiles.items()
+    }
+    return {frequency: times for frequency, times in inside.items() if times}
 
 
 def aligned(reach: Interval, tier: int) -> Interval:

@@ -19,7 +19,9 @@ from typing import Protocol
 from uuid import UUID
 
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.segment import Picked, Segment
+from lakerunner.model.segment import Picked, Segment, TierPicked
+from lakerunner.model.tier import RAW
+from lakerunner.model.tiling import NO_TILES, Interval, Tiles, clipped
 from lakerunner.model.time import SECOND_NS, TimeRange, time_text
 from lakerunner.plan.scan import Condition, Scan
 from lakerunner.query.account import Account
@@ -35,6 +37,12 @@ class Segments(Protocol):
         """The organization's live segments of raw rows that overlap the range and may hold rows that meet the
         conditions, in a fixed order."""
 
+    def pick_tiers(
+        self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()
+    ) -> TierPicked:
+        """Which tier of metrics, this one at most, is read where in `reach`, and the live segments that have rows
+        there, all in one snapshot."""
+
 
 class SegmentIndex(Protocol):
     @property
@@ -43,10 +51,12 @@ class SegmentIndex(Protocol):
 
 @dataclass(frozen=True)
 class Pick:
-    """The segments to read for a scan; `account` has those that were considered, and by what others were left out."""
+    """The segments to read for a scan; `account` has those that were considered, and by what others were left out.
+    `tiles`: where each tier is read, if these are of several."""
 
     segments: tuple[Segment, ...]
     account: Account
+    tiles: Tiles = NO_TILES
 
 
 @dataclass(frozen=True)
@@ -55,11 +65,12 @@ class _Asked:
     signal: str
     time: TimeRange
     conditions: frozenset[Condition]
+    tier: int = RAW
 
     def covers(self, other: _Asked) -> bool:
         """Whether no segment that the other asks for can be missing: the fewer conditions, the more segments."""
         return (
-            (self.organization, self.signal) == (other.organization, other.signal)
+            (self.organization, self.signal, self.tier) == (other.organization, other.signal, other.tier)
             and self.time.start_ns <= other.time.start_ns
             and other.time.end_ns <= self.time.end_ns
             and self.conditions <= other.conditions
@@ -70,6 +81,7 @@ class _Asked:
 class _Remembered:
     picked: Picked
     made_ns: int
+    tiles: Tiles = NO_TILES
 
     @property
     def size(self) -> int:
@@ -99,6 +111,22 @@ class KnownSegments:
         self._remember(asked, _Remembered(replace(picked, segments=_bare(picked.segments)), now_ns))
         return Pick(picked.segments, _account(len(picked.segments), picked.considered))
 
+    def pick_tiers(self, organization: UUID, reach: Interval, tier: int, scan: Scan, now_ns: int) -> Pick:
+        """Likewise, for a scan of metrics in windows of this tier at most (Segments.pick_tiers); the scan's time is
+        that of `reach`. Only a pick that was made for the same tier is used again."""
+        asked = _Asked(organization, scan.signal, scan.time, frozenset(scan.conditions), tier)
+        try:
+            picked = self._index.segments.pick_tiers(organization, reach, tier, conditions=scan.conditions)
+        except Unavailable:
+            known = self._known(asked)
+            if known is None:
+                raise
+            return replace(known, tiles=clipped(known.tiles, reach))
+        all_raw = tuple(picked.tiles) == (RAW,)
+        made = _Remembered(Picked(_bare(picked.segments), picked.considered), now_ns, picked.tiles)
+        self._remember(replace(asked, tier=RAW) if all_raw else asked, made)
+        return Pick(picked.segments, _account(len(picked.segments), picked.considered), picked.tiles)
+
     def _known(self, asked: _Asked) -> Pick | None:
         """The newest pick that covers what is asked, but for the segments that lie outside its time."""
         with self._lock:
@@ -112,7 +140,8 @@ class KnownSegments:
         considered = pick.picked.considered if best.time == asked.time else len(segments)
         as_of = time_text(pick.made_ns // SECOND_NS * SECOND_NS)
         degraded = f"the index cannot be reached: segments as of {as_of} UTC"
-        return Pick(segments, replace(_account(len(segments), considered), degraded=degraded))
+        account = replace(_account(len(segments), considered), degraded=degraded)
+        return Pick(segments, account, pick.tiles)
 
     def _remember(self, asked: _Asked, pick: _Remembered) -> None:
         """In the place of all that it covers."""

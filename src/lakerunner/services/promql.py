@@ -22,6 +22,7 @@ from lakerunner.api.errors import error_from
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.plan.vectors.histogram_text import json_number
+from lakerunner.query.metrics.reads import lines
 from lakerunner.services.ask import INCOMPLETE
 from lakerunner.services.client import Client, Digits, Ended, OnProgress, broken_off
 from lakerunner.services.plot import Line, plot
@@ -43,13 +44,17 @@ class Question:
     step: str = ""
     instant: bool = False
     partial: bool = False
+    raw: bool = False
+    explain: bool = False
 
     def body(self, now_ns: int, columns: int) -> dict[str, Any]:
         """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for, at
         whole steps; 0: as many as the server likes."""
         time = time_range({"s": self.start, "e": self.end}, now_ns)
         start, end = time.start_ns // _MS_NS, time.end_ns // _MS_NS
-        said = {"q": self.text, "instant": self.instant, "partial": self.partial}
+        said: dict[str, Any] = {"q": self.text, "instant": self.instant, "partial": self.partial}
+        said |= {"tier": "raw"} if self.raw else {}
+        said |= {"explain": True} if self.explain else {}
         if self.step:
             said["step"] = self.step
         elif columns and not self.instant:
@@ -90,6 +95,10 @@ def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> in
 def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PAGE_COLUMNS)
     body = question.body(now_ns, 2 * max(10, console.width - 10) if form == "plot" else 0)
+    if question.explain:
+        answered = orjson.loads(client.download_promql(body))
+        click.echo("\n".join(drawn(line) for line in lines(answered["reads"])))
+        return 0 if answered["complete"] else INCOMPLETE
     if form == "json":
         answered = client.download_promql(body)
         sys.stdout.buffer.write(answered + b"\n")
@@ -211,7 +220,16 @@ def question_of(text: str, options: Mapping[str, Any]) -> Question:
         raise UserError("an instant has one --time: --start and --step are of a range")
     if time and end:
         raise UserError("--time and --end are both there: give one of them")
-    return Question(text, start, time or end, options["step"] or "", instant, options["partial"])
+    return Question(
+        text,
+        start,
+        time or end,
+        options["step"] or "",
+        instant,
+        options["partial"],
+        options.get("raw", False),
+        options.get("explain", False),
+    )
 
 
 def _say(sentence: str) -> None:

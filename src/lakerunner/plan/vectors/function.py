@@ -61,8 +61,8 @@ class Function:
     marked to be dropped. `per_series`: what comes of a series depends on that series alone, so that parts of the series
     can be worked out apart. `of_sample`: of a plain selector it wants the times of the samples. `extended`: the
     modifiers that it allows its range. `reads_expression`: it looks at how its arguments are written (Called.call), so
-    that these stay as they are. `lazy`: it is given no arguments, but evaluates of Called.call what it needs. `windows`:
-    how rollups give the same value; None: they do not."""
+    that these stay as they are. `lazy`: it is given no arguments, but evaluates of Called.call what it needs.
+    `windows`: how rollups give the same value; None: they do not."""
 
     name: str
     arguments: tuple[Kind, ...]

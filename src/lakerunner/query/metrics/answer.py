@@ -12,6 +12,7 @@ from lakerunner.plan.vectors.expression import Kind, Matcher
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
 from lakerunner.query.account import Account
+from lakerunner.query.metrics.reads import Read
 
 LOOKBACK_MS = 300_000
 
@@ -20,7 +21,7 @@ LOOKBACK_MS = 300_000
 class MetricsQuestion:
     """`instant`: one moment, which alone may give a range vector. `partial`: what cannot be read is named in the
     account instead of being an error. `streamed`: in groups of time, the first of them soon, which takes longer in
-    all."""
+    all. `raw`: of raw points alone, whatever rollups there are."""
 
     text: str
     steps: Steps
@@ -29,6 +30,7 @@ class MetricsQuestion:
     lookback_ms: int = LOOKBACK_MS
     partial: bool = False
     streamed: bool = False
+    raw: bool = False
 
     def check(self, kind: Kind) -> None:
         """UserError where an expression of this kind has no value over a range."""
@@ -61,6 +63,10 @@ class MetricsAnswer(Protocol):
     @property
     def account(self) -> Account:
         """What it took so far, from any thread."""
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Which tiers were read, so far."""
 
     def __iter__(self) -> Iterator[Group]:
         """Once. UserError when the query fails, TooLarge past a limit."""

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event, Timer
 from uuid import UUID
 
-from lakerunner.model.errors import TooLarge, UserError
+from lakerunner.model.errors import TooLarge, Unavailable, UserError
+from lakerunner.model.tier import RAW
+from lakerunner.model.tiling import NO_TILES, Tiles, aligned
+from lakerunner.model.time import TimeRange
 from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.aggregations.split import NotSplit
 from lakerunner.plan.scan import Scan
 from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
 from lakerunner.plan.vectors.evaluate import Evaluator, finished, in_order, kind_of
-from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher
+from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher, Selector
 from lakerunner.plan.vectors.function import Function, Source
 from lakerunner.plan.vectors.notes import Note, Notes
 from lakerunner.plan.vectors.ranges import windowed
 from lakerunner.plan.vectors.split import Fragment, split
+from lakerunner.plan.vectors.tiers import Guarded, guard
 from lakerunner.plan.vectors.values import NO_SAMPLES, Partial, Samples, Steps, Value, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
+from lakerunner.promql.printer import expression_text
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled, too_long
@@ -35,7 +40,8 @@ from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.groups import in_groups
 from lakerunner.query.metrics.joined import joined_samples, joined_vectors
 from lakerunner.query.metrics.lists import Asked, Lists, Selectors
-from lakerunner.query.metrics.pieces import Piece
+from lakerunner.query.metrics.pieces import Piece, Untiered
+from lakerunner.query.metrics.reads import Read, Reads
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.metrics.unit import Evaluate, Fetch, MetricsUnit
 from lakerunner.query.workers import Workers
@@ -142,6 +148,10 @@ class _Asked:
     def account(self) -> Account:
         return self._fetching.account
 
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return self._fetching.reads.all()
+
     def __iter__(self) -> Iterator[Group]:
         try:
             if self._question.streamed:
@@ -198,6 +208,7 @@ class Fetching:
     organization: UUID
     question: MetricsQuestion
     picked: Account = field(default_factory=Account)
+    reads: Reads = field(default_factory=Reads)
 
     def __post_init__(self) -> None:
         self._gather = MetricsGather(self.engine.workers, self.engine.limits.max_samples)
@@ -221,7 +232,10 @@ class Fetching:
         self.close()
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
-        pieces = self._run(Selection(matchers, start, end), Fetch())
+        selection = Selection(matchers, start, end)
+        text = expression_text(Selector(matchers))
+        self._note(text, Guarded(RAW, None, "the samples themselves are asked for"), _raw_tiles(selection))
+        pieces = self._run(selection, Fetch(), self.pick(selection))
         samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
         self._check(len(samples), len(samples.times))
         return samples
@@ -234,7 +248,7 @@ class Fetching:
         reach = _Reach()
         self.evaluator(reach).evaluate(fragment.expression, fragment.steps)
         task = Evaluate(fragment.expression, fragment.steps, self.question.lookback_ms)
-        pieces = self._run(reach.selection, task) if reach.selection else []
+        pieces = self._fragment(reach.selection, task) if reach.selection else []
         for piece in pieces:
             notes.add(piece.notes)
         if isinstance(fragment.expression, Aggregate):
@@ -246,9 +260,32 @@ class Fetching:
         self._check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
         return joined_vectors(vectors, len(fragment.steps))
 
-    def _run(self, selection: Selection, task: Evaluate | Fetch) -> list[Piece]:
+    def _fragment(self, selection: Selection, task: Evaluate) -> list[Piece]:
+        """From the widest tier that gives the same; where it turns out that it does not, from samples."""
+        text = expression_text(task.expression)
+        guarded = guard(task.expression, task.steps, self.engine.functions)
+        if self.question.raw:
+            guarded = replace(guarded, tier=RAW, reason="raw points are asked for")
+        pick = self._pick_tiers(selection, guarded.tier) if guarded.tier else None
+        if pick is not None:
+            self._note(text, guarded, pick.tiles)
+            all_raw = tuple(pick.tiles) == (RAW,)
+            over = selection if all_raw else _over(selection, guarded.tier)
+            pieces = self._run(over, task, pick, NO_TILES if all_raw else pick.tiles)
+            untiered = [piece.value.reason for piece in pieces if isinstance(piece.value, Untiered)]
+            if not untiered:
+                return pieces
+            guarded = replace(guarded, tier=RAW, reason=untiered[0])
+        elif guarded.tier:
+            guarded = replace(guarded, tier=RAW, reason="the index cannot be reached: it knows where rollups are")
+        self._note(text, guarded, _raw_tiles(selection))
+        return self._run(selection, task, self.pick(selection))
+
+    def _note(self, text: str, guarded: Guarded, tiles: Tiles) -> None:
+        self.reads.add(Read(text, guarded.tier, guarded.reason, tiles))
+
+    def _run(self, selection: Selection, task: Evaluate | Fetch, pick: Pick, tiles: Tiles = NO_TILES) -> list[Piece]:
         self._check_time()
-        pick = self.pick(selection)
         if not pick.segments:
             return []
         rows = sum(segment.rows for segment in pick.segments)
@@ -261,6 +298,7 @@ class Fetching:
                 task,
                 self.question.partial,
                 self.engine.limits.max_samples,
+                tiles,
             )
             for number in range(shards)
         ]
@@ -279,10 +317,24 @@ class Fetching:
     def pick(self, selection: Selection) -> Pick:
         if selection.time is None:
             return Pick((), Account())
-        scan = Scan("metrics", "metrics", selection.time, (), conditions=metric_conditions(selection.matchers))
-        pick = self.engine.segments.pick(self.organization, scan, self.question.now_ns)
+        pick = self.engine.segments.pick(
+            self.organization, _scan(selection.matchers, selection.time), self.question.now_ns
+        )
         self.picked += pick.account
         return pick
+
+    def _pick_tiers(self, selection: Selection, tier: int) -> Pick | None:
+        """None if the index is away: what is known may be enough for raw points."""
+        over = _over(selection, tier)
+        if over.time is None:
+            return Pick((), Account())
+        scan, reach = _scan(selection.matchers, over.time), (over.start, over.end)
+        try:
+            found = self.engine.segments.pick_tiers(self.organization, reach, tier, scan, self.question.now_ns)
+        except Unavailable:
+            return None
+        self.picked += found.account
+        return found
 
     def _check(self, series: int, points: int) -> None:
         limits = self.engine.limits
@@ -290,6 +342,20 @@ class Fetching:
             raise too_many_samples(limits.max_samples)
         if series > limits.max_series:
             raise too_many_series(limits)
+
+
+def _scan(matchers: tuple[Matcher, ...], time: TimeRange) -> Scan:
+    return Scan("metrics", "metrics", time, (), conditions=metric_conditions(matchers))
+
+
+def _over(selection: Selection, tier: int) -> Selection:
+    """With the whole of the window that it begins in."""
+    start, end = aligned((selection.start, selection.end), tier)
+    return replace(selection, start=start, end=end)
+
+
+def _raw_tiles(selection: Selection) -> Tiles:
+    return {RAW: ((selection.start, selection.end),)} if selection.start < selection.end else {}
 
 
 class _Reach:

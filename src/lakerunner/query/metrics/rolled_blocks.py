@@ -207,7 +207,9 @@ def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
 
 def _none(facts: Sequence[str]) -> WindowRows:
     nothing = np.zeros(0, np.int64)
-    return WindowRows(nothing, nothing, nothing, {fact: nothing for fact in facts})
+    return WindowRows(
+        nothing, nothing, nothing, {fact: _single_fact(fact, nothing, np.zeros(0), nothing > 0) for fact in facts}
+    )
 
 
 def _hull(times: Sequence[Interval]) -> Interval:

@@ -135,6 +135,7 @@ class MetricsRunning:
 
     def _evaluated_heart(self, task: Evaluate, heart: Heart, windows: Rolled) -> Piece:
         """The rest of the fragment over what windows give for its innermost part."""
+        Bounds(self._unit.max_points).hold(len(windows), len(heart.steps or ()))
         notes = Notes()
         vector = evaluated(heart, windows, self._functions, notes)
         rest = replace(task, expression=with_given(task.expression, heart))

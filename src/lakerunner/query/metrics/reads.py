@@ -1,0 +1,74 @@
+"""What was read for a PromQL question, fragment by fragment: of which tier, where, and why of no wider one. Shown by
+`lakerunner promql --explain` and in Prometheus' `stats`.
+
+What always holds: a fragment is there once, however many groups of time it was worked out in; its times are those of
+all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lakerunner.model.tier import RAW, TIER_NAMES
+from lakerunner.model.tiling import Tiles, joined
+from lakerunner.model.time import time_text
+
+_NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Read:
+    """`tier` is the widest that serves the fragment, RAW: none. `reason` says why no wider one does, "" of the widest
+    there is. `tiles` are (start, end] in ms."""
+
+    fragment: str
+    tier: int
+    reason: str
+    tiles: Tiles = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        read = [
+            {"tier": TIER_NAMES[frequency], "start": _text(start), "end": _text(end)}
+            for frequency, times in self.tiles.items()
+            for start, end in times
+        ]
+        return {"fragment": self.fragment, "tier": TIER_NAMES[self.tier], "reason": self.reason, "read": read}
+
+
+class Reads:
+    def __init__(self) -> None:
+        self._found: dict[str, Read] = {}
+
+    def add(self, read: Read) -> None:
+        known = self._found.get(read.fragment)
+        self._found[read.fragment] = read if known is None else _merged(known, read)
+
+    def all(self) -> tuple[Read, ...]:
+        return tuple(self._found.values())
+
+
+def lines(reads: Iterable[dict[str, Any]]) -> list[str]:
+    """Of reads as JSON."""
+    found = []
+    for read in reads:
+        found.append(read["fragment"])
+        found.append(f"  tier {read['tier']}" + (f", {read['reason']}" if read["reason"] else ""))
+        found += [f"  read {one['tier']} after {one['start']} to {one['end']}" for one in read["read"]]
+    return found or ["nothing is read"]
+
+
+def _merged(known: Read, new: Read) -> Read:
+    frequencies = sorted({*known.tiles, *new.tiles}, reverse=True)
+    tiles = {one: tuple(joined((*known.tiles.get(one, ()), *new.tiles.get(one, ())))) for one in frequencies}
+    last = new if new.tier == RAW or known.tier != RAW else known  # what fell back is what there is to tell
+    return replace(last, tiles=tiles)
+
+
+def to_json(reads: Sequence[Read]) -> list[dict[str, Any]]:
+    return [read.to_json() for read in reads]
+
+
+def _text(time_ms: int) -> str:
+    return time_text(time_ms * _NS_PER_MS)
