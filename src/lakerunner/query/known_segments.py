@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Protocol
 from uuid import UUID
@@ -21,7 +21,7 @@ from uuid import UUID
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
-from lakerunner.model.tiling import NO_TILES, Interval, Tiles, clipped
+from lakerunner.model.tiling import Interval, Tiles, clipped
 from lakerunner.model.time import SECOND_NS, TimeRange, time_text
 from lakerunner.plan.scan import Condition, Scan
 from lakerunner.query.account import Account
@@ -56,7 +56,7 @@ class Pick:
 
     segments: tuple[Segment, ...]
     account: Account
-    tiles: Tiles = NO_TILES
+    tiles: Tiles = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Asked:
 class _Remembered:
     picked: Picked
     made_ns: int
-    tiles: Tiles = NO_TILES
+    tiles: Tiles = field(default_factory=dict)
 
     @property
     def size(self) -> int:

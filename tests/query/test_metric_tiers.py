@@ -1,0 +1,238 @@
+"""Every query that tiers serve gives what raw points give: random series, random windows that are there or not, random
+queries. What cannot be made of windows is made of samples, and said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from metric_lake import NS, MetricLake, gauge, metric
+from rollup_oracle import RollupLake, points_of, rolled_up
+from sample_lake import OWN
+
+from lakerunner.model.labels import labels_text
+from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, source_of, window_end
+from lakerunner.plan.vectors.values import Scalar, Steps, Vector
+from lakerunner.query.cache import SegmentCache
+from lakerunner.query.failures import Limits
+from lakerunner.query.instance import Instances
+from lakerunner.query.known_segments import KnownSegments
+from lakerunner.query.metrics.answer import MetricsQuestion
+from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.metrics.reads import Read, lines, to_json
+from lakerunner.query.worker import QueryWorker
+from lakerunner.query.workers import OneWorker
+
+T0 = 1_704_067_200_000  # a multiple of every tier
+SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+EXACT = ["delta", "resets", "changes", "count_over_time", "present_over_time", "min_over_time", "max_over_time"]
+EXACT += ["first_over_time", "last_over_time"]
+SUMMED = ["rate", "increase", "sum_over_time", "avg_over_time"]
+
+
+@dataclass
+class Tiered:
+    index: RollupLake
+    engine: MetricsEngine
+
+
+def tiered(lake: MetricLake, **how: Any) -> Tiered:
+    index = RollupLake(lake)
+    instances = Instances(Limits("500MB", 60.0, 1000), threads=1, spill_directory=lake.directory / "spill")
+    worker = QueryWorker(SegmentCache(lake.store, lake.directory / "cache-tiers", 1 << 30), instances)
+    return Tiered(index, MetricsEngine(KnownSegments(index), OneWorker(worker), **how))
+
+
+def random_points(draw: np.random.Generator, kind: str) -> list[tuple[int, float | None]]:
+    """(ms, value); None is a stale marker."""
+    times: list[int] = []
+    at = T0 - 20 * MINUTE + int(draw.integers(0, 15_000))
+    every = int(draw.choice([5_000, 15_000, 60_000]))
+    while at < T0 + 3 * HOUR:
+        times.append(at)
+        match draw.integers(0, 60):
+            case 0:
+                at += int(draw.integers(MINUTE, 40 * MINUTE))  # a gap
+            case 1:
+                at += int(draw.integers(1, 50))  # a burst
+            case 2:
+                at = window_end(at + 1, int(draw.choice(TIERS[:3])))  # at the very end of a window
+            case _:
+                at += every + int(draw.integers(-500, 500))
+    count = len(times)
+    if kind == "whole counter":
+        values = np.cumsum(draw.integers(0, 9, count)).astype(float)
+    elif kind == "counter":
+        values = np.cumsum(draw.random(count))
+    else:
+        values = np.round(draw.normal(0, 100, count), int(draw.integers(0, 4)))
+    for at_reset in draw.choice(count, 4):
+        if "counter" in kind:
+            values[at_reset:] -= values[at_reset] * (1.0 if kind == "whole counter" else draw.random())
+    found: list[tuple[int, float | None]] = list(zip(times, values.tolist(), strict=True))
+    if kind == "odd gauge":
+        for place in draw.choice(count, 12):
+            odd = [math.nan, math.inf, -math.inf, None, None, 0.0, -0.0][draw.integers(0, 7)]
+            found[place] = times[place], odd
+    elif draw.integers(0, 2):
+        for place in draw.choice(count, 5):
+            found[place] = times[place], None
+    return found
+
+
+def series(name: str, points: list[tuple[int, float | None]], counter: bool, **labels: str) -> Any:
+    def fill(one: Any) -> None:
+        if counter:
+            one.sum.is_monotonic = True
+            one.sum.aggregation_temporality = 2
+        for time, value in points:
+            where = one.sum if counter else one.gauge
+            point = where.data_points.add(time_unix_nano=time * NS, as_double=value or 0.0, flags=int(value is None))
+            for key, text in labels.items():
+                point.attributes.add(key=key).value.string_value = text
+
+    return metric(name, fill)
+
+
+def random_lake(directory: Path, seed: int) -> Tiered:
+    """Raw segments that overlap, some of them rolled up; windows in segments that overlap, some of them rolled up; some
+    windows twice, the first time with less in them."""
+    draw = np.random.default_rng(seed)
+    lake = MetricLake(directory)
+    cuts = [-math.inf, *(T0 + int(one) for one in np.sort(draw.integers(0, 3 * HOUR, 5))), math.inf]
+    every = [
+        ("requests", random_points(draw, kind), "counter" in kind, {"n": str(n)})
+        for n, kind in enumerate(["whole counter", "counter", "odd gauge", "gauge", "whole counter"])
+    ]
+    for low, high in zip(cuts, cuts[1:], strict=False):
+        shares = np.array([draw.random() * 0.3 for _ in every])
+        late: list[Any] = []
+        fills: list[Any] = []
+        for (name, points, counter, labels), share in zip(every, shares, strict=True):
+            own = [point for point in points if low < point[0] <= high]
+            behind = draw.random(len(own)) < (share if draw.integers(0, 2) else 0)
+            for into, chosen in ((fills, ~behind), (late, behind)):
+                some = [point for point, is_own in zip(own, chosen, strict=True) if is_own]
+                if some:
+                    into.append(series(name, some, counter, **labels))
+        lake.add(*fills)
+        if late:
+            lake.add(*late)
+    made = tiered(lake, shard_rows=int(draw.choice([300, 4_000_000])))
+    add_tiers(made.index, draw)
+    return made
+
+
+def add_tiers(index: RollupLake, draw: np.random.Generator) -> None:
+    raw = [one for one in index.all if one.frequency_ms == RAW]
+    taken = [one for one in raw if draw.random() < 0.75]
+    index.roll(one.id for one in taken)
+    if not taken:
+        return
+    points = points_of(index.lake, taken)
+    inside = {(source, time) for source, of in points.of.items() for time in of}
+    for tier in TIERS:
+
+        def wanted(source: Any, time: int, inside: Any = inside) -> bool:
+            return (source, time) in inside
+
+        rows = rolled_up(points, tier, wanted)
+        if not rows:
+            return
+        least, most = (pick(end for _, end in rows) for pick in (min, max))
+        cuts = np.sort(draw.integers(least, most + 1, 3)).tolist() if draw.integers(0, 4) else []
+        rolled = []
+        for low, high in zip([-math.inf, *cuts], [*cuts, math.inf], strict=True):
+            own = {key: row for key, row in rows.items() if low < key[1] <= high}
+            again = {
+                key: dict.fromkeys(row, None) | {"chq_rollup_count": 0}
+                for key, row in own.items()
+                if draw.random() < 0.1
+            }
+            if again:  # what late data has made wrong
+                rolled += [one.id for one in index.add(tier, points, again)]
+            if own:
+                made = index.add(tier, points, own)
+                if draw.random() < 0.8:
+                    rolled += [one.id for one in made]
+                else:
+                    inside -= {(source, time) for source, time in inside if (source, window_end(time, tier)) in own}
+        index.roll(rolled)
+
+
+def ask(made: Tiered, text: str, steps: Steps, raw: bool, **how: Any) -> tuple[dict[str, list[Any]], Any]:
+    instant = len(steps) == 1
+    answer = made.engine.promql(OWN, MetricsQuestion(text, steps, instant, T0 * NS, raw=raw, **how))
+    found: dict[str, list[Any]] = {}
+    for group in answer:
+        value = group.value
+        if isinstance(value, Scalar):
+            value = Vector([()], value.values[None, :], np.ones((1, len(group.steps)), bool))
+        assert isinstance(value, Vector)
+        for row, labels in enumerate(value.labels):
+            for step in np.flatnonzero(value.present[row]).tolist():
+                at = group.steps.start + step * group.steps.step
+                found.setdefault(labels_text(labels), []).append((at, float(value.values[row, step])))
+    return found, answer
+
+
+def same(one: dict[str, list[Any]], other: dict[str, list[Any]], exact: bool) -> None:
+    assert sorted(one) == sorted(other)
+    for labels, points in one.items():
+        times, values = zip(*points, strict=True)
+        other_times, other_values = zip(*other[labels], strict=True)
+        assert times == other_times, labels
+        if exact:
+            np.testing.assert_array_equal(values, other_values, labels)
+        else:
+            np.testing.assert_allclose(values, other_values, rtol=1e-12, atol=1e-9, err_msg=labels)
+
+
+def random_query(draw: np.random.Generator) -> tuple[str, Steps, bool]:
+    """The text, its steps, and whether every bit must be the same."""
+    tier = int(draw.choice(TIERS[:4]))
+    unit = tier if draw.integers(0, 4) else 7_000
+    step = unit * int(draw.integers(1, 4))
+    steps = Steps(
+        start := T0 + unit * int(draw.integers(0, 2 * HOUR // unit + 1)), start + step * int(draw.integers(0, 30)), step
+    )
+    offset = f" offset {unit * int(draw.integers(-2, 3))}ms" if draw.integers(0, 3) == 0 else ""
+    at = f" @ {(T0 + unit * 3) / 1000:.3f}" if draw.integers(0, 8) == 0 else ""
+    selector = f'requests{{n=~"{"." if draw.integers(0, 2) else "[0-3]"}"}}'
+    if draw.integers(0, 4) == 0:
+        return f"{selector}{at}{offset}", steps, True
+    function = str(draw.choice(EXACT + SUMMED))
+    range_ = f"{unit * int(draw.integers(1, 20))}ms" if draw.integers(0, 5) else "77s"
+    text = f"{function}({selector}[{range_}]{at}{offset})"
+    if draw.integers(0, 6) == 0:
+        text = f"max_over_time({text}[{step * 3}ms:{step}ms])"
+    if draw.integers(0, 4) == 0:
+        return f"sum by (n) ({text})", steps, function in EXACT
+    if draw.integers(0, 6) == 0:
+        return f"1 + {text} * 2", steps, function in EXACT
+    return text, steps, function in EXACT
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_query_gives_what_raw_points_give(seed: int, tmp_path: Path) -> None:
+    made = random_lake(tmp_path / "lake", seed)
+    draw = np.random.default_rng(1000 + seed)
+    widths: set[tuple[int, ...]] = set()
+    for _ in range(70):
+        text, steps, exact = random_query(draw)
+        from_raw, plain = ask(made, text, steps, raw=True)
+        streamed = bool(draw.integers(0, 2)) and len(steps) > 1
+        from_tiers, answer = ask(made, text, steps, raw=False, streamed=streamed)
+        try:
+            same(from_tiers, from_raw, exact)
+        except AssertionError as error:
+            raise AssertionError(f"{text} at {steps}:\n{lines(to_json(answer.reads))}\n{error}") from error
+        assert sorted(map(str, answer.notes)) == sorted(map(str, plain.notes))
+        widths |= {tuple(read.tiles) for read in answer.reads}
+    assert any(len(one) > 1 for one in widths)
+    assert any(RAW not in one and one for one in widths) or any(one[0] != RAW for one in widths if one)
