@@ -4,19 +4,18 @@ queries. What cannot be made of windows is made of samples, and said."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from metric_lake import NS, MetricLake, gauge, metric
+from metric_lake import NS, MetricLake, metric
 from rollup_oracle import RollupLake, points_of, rolled_up
 from sample_lake import OWN
 
 from lakerunner.model.labels import labels_text
-from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, source_of, window_end
+from lakerunner.model.tier import RAW, TIERS, window_end
 from lakerunner.plan.vectors.values import Scalar, Steps, Vector
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
@@ -24,7 +23,7 @@ from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine
-from lakerunner.query.metrics.reads import Read, lines, to_json
+from lakerunner.query.metrics.reads import lines, to_json
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 

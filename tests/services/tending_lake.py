@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from lakerunner.pipeline.rollup.work import RollupWork
+
 from lakerunner.bus.memory import MemoryBus
 from lakerunner.bus.topics import CompactBox, Message, RollupBox, compact_boxes, decode, encode
 from lakerunner.index.commit import Commit
@@ -21,7 +23,6 @@ from lakerunner.model.tier import window_end
 from lakerunner.model.time import ALL_TIME, TimeRange
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, Outcome
-from lakerunner.pipeline.rollup.work import RollupWork
 from lakerunner.services.boxer import Boxer, compact_lane, rollup_lane
 from lakerunner.services.compact import Compaction
 from lakerunner.services.follow_up import committed

@@ -77,6 +77,8 @@ def segment_path(organization: UUID, collector: str, signal: str, start_ns: int,
     """Where a segment with these stands in the store."""
     hour = hour_of(start_ns)
     return f"{SEGMENT_PREFIX}{organization}/{collector}/{hour:%Y%m%d}/{signal}/{hour:%H}/tbl_{id_}.parquet"
+
+
 @dataclass(frozen=True)
 class TierPicked:
     """Likewise, of several tiers: which is read where, and the segments with rows there."""
