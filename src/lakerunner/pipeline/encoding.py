@@ -55,10 +55,14 @@ def encodings_of(layout: Layout, order: Any, spec: SignalSpec) -> dict[str, Enco
 
 
 def encodings_by(
-    schema: pa.Schema, few: Collection[str], spec: SignalSpec, sample: pa.RecordBatch | None
+    schema: pa.Schema,
+    few: Collection[str],
+    spec: SignalSpec,
+    sample: pa.RecordBatch | None,
+    texts: tuple[Encoding, ...] = _TEXTS,
 ) -> dict[str, Encoding]:
     """By the column's path in the file. `few` are columns with few different values; without a sample, or with one
-    of too few rows, nothing is measured."""
+    of too few rows, nothing is measured. `texts` are candidates for those of many values."""
     decided: dict[str, Encoding] = {}
     undecided: dict[str, tuple[Encoding, ...]] = {}
     for field in schema:
@@ -70,7 +74,7 @@ def encodings_by(
             elif field.name in few or (path != field.name and _textual(kind)):
                 decided[path] = DICTIONARY
             else:
-                undecided[path] = _candidates(kind)
+                undecided[path] = texts if _textual(kind) else _candidates(kind)
     if sample is None or len(sample) < LEAST_ROWS:
         return decided | {path: candidates[0] for path, candidates in undecided.items()}
     return decided | _smallest(sample, undecided)
@@ -139,8 +143,6 @@ def leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _candidates(kind: pa.DataType) -> tuple[Encoding, ...]:
-    if _textual(kind):
-        return _TEXTS
     return _BROKEN if pa.types.is_floating(kind) else _WHOLE
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -121,10 +122,12 @@ class Opened:
                 raise ValueError(f"{read} rows could be read, the index says {self.segment.rows}")
 
     def run(self, part: float, rows: int) -> pa.RecordBatch:
-        """The first rows of the row group that stands at this part of the file, 0 its start and 1 its end."""
-        group = min(int(part * self.metadata.num_row_groups), self.metadata.num_row_groups - 1)
+        """About so many rows at this part of the file, 0 its start and 1 its end."""
+        group, place = divmod(part * self.metadata.num_row_groups, 1)
         with explained(self.segment), self._open(self.coded) as file:
-            return next(file.iter_batches(batch_size=rows, row_groups=[group], use_threads=False))
+            skipped = int(place * self.metadata.row_group(int(group)).num_rows) // rows
+            batches = file.iter_batches(batch_size=rows, row_groups=[int(group)], use_threads=False)
+            return next(islice(batches, skipped, None))
 
     def _open(self, coded: Sequence[str] | frozenset[str]) -> pq.ParquetFile:
         return pq.ParquetFile(

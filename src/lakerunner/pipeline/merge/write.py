@@ -21,11 +21,12 @@ import pyarrow.parquet as pq
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SignalSpec
 from lakerunner.model.time import TimeRange
-from lakerunner.pipeline.encoding import RUN_ROWS, RUNS, encodings_by, options
+from lakerunner.pipeline.encoding import DICTIONARY, LENGTHS, PLAIN, RUN_ROWS, RUNS, encodings_by, options
 from lakerunner.pipeline.merge.sides import Side
 from lakerunner.pipeline.merge.summary import merged_summary
-from lakerunner.pipeline.steps.layout import MOST_DISTINCT
 
+# Few different values among neighbours are as small without a dictionary as with one, but not in a whole row group.
+_FEW_NUMBERS = 0.1
 _BLOOM_FALSE_POSITIVES = 0.01
 ROW_GROUP_BYTES = 64 << 20  # in memory; reached only where rows are large
 PutFile = Callable[[str, Path], None]
@@ -164,7 +165,7 @@ def _write(
             write_page_checksum=True,
             sorting_columns=pq.SortingColumn.from_ordering(schema, [(name, "ascending") for name in spec.sort_by]),
             bloom_filter_options={name: _bloom(sample, name, spec) for name in spec.bloom if name in schema.names},
-            **options(encodings_by(schema, _few(sample), spec, sample)),
+            **options(encodings_by(schema, _few(sample), spec, sample, (PLAIN, LENGTHS, DICTIONARY))),
         ) as writer,
     ):
         while (group := groups.take()) is not None:
@@ -186,16 +187,17 @@ def runs_of(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _few(sample: pa.RecordBatch) -> frozenset[str]:
-    """The columns with few different values."""
+    """The columns with few different values: texts that come as dictionaries, and numbers by the sample."""
     return frozenset(
         field.name
         for field in sample.schema
         if pa.types.is_dictionary(field.type)
-        or (not pa.types.is_nested(field.type) and _share(sample.column(field.name)) <= MOST_DISTINCT)
+        or (pa.types.is_integer(field.type) and _share(sample.column(field.name)) <= _FEW_NUMBERS)
     )
 
 
 def _share(array: pa.Array) -> float:
+    """Of the values, how many are different."""
     values = len(array) - array.null_count
     return pc.count_distinct(array).as_py() / values if values else 0.0
 
