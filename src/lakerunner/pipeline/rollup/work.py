@@ -1,0 +1,170 @@
+"""A piece of rollup work: the windows that new segments touch, made anew from all segments that have rows of them.
+
+Comes in: the index rows of the new segments and of all live ones of their tier in the range of these windows. Goes out:
+new segments of the next tier, one for each hour or day, in the store. Nothing is committed here.
+
+What always holds: exactly the (series, window) pairs that new segments have rows in are made, whole. The same work
+gives the same ids and the same bytes. Memory is that of the merge, plus 48 bytes for each touched pair.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.failpoint import arm, reach
+from lakerunner.model.prometheus import SERIES_TABLE
+from lakerunner.model.segment import Column, Segment, segment_id
+from lakerunner.model.signal import METRICS, ROLLUPS, spec_of
+from lakerunner.model.tier import window_end
+from lakerunner.model.time import TimeRange
+from lakerunner.objects.open import StoreAddress, shared_store
+from lakerunner.objects.store import ObjectStore
+from lakerunner.pipeline.compact import CompactLimits, Outcome
+from lakerunner.pipeline.merge.opened import explained
+from lakerunner.pipeline.merge.rows import Damaged, Merged, Opened, merged, open_segments
+from lakerunner.pipeline.merge.sides import sides_of
+from lakerunner.pipeline.merge.write import Made, write_sorted
+from lakerunner.pipeline.rollup.columns import NS_PER_MS
+from lakerunner.pipeline.rollup.fold import Fold
+from lakerunner.pipeline.rollup.periods import by_period, periods_of
+from lakerunner.pipeline.rollup.touched import touched_by
+
+_MEMORY = 256 << 20
+
+
+@dataclass(frozen=True)
+class RollupWork:
+    """From segments of `frequency_ms` (0: raw) to windows of `target_frequency_ms`. `touched` are the new ones,
+    `sources` all live ones of the organization's collector and frequency that have rows in `span`, `touched` among
+    them, by `ingested`."""
+
+    organization: UUID
+    collector: str
+    frequency_ms: int
+    target_frequency_ms: int
+    touched: tuple[Segment, ...]
+    sources: tuple[Segment, ...]
+
+    def __post_init__(self) -> None:
+        ids = {segment.id for segment in self.sources}
+        if not self.touched or not {segment.id for segment in self.touched} <= ids:
+            raise ValueError("a rollup is of segments that are among its sources")
+
+    @property
+    def span(self) -> TimeRange:
+        return span_of(self.touched, self.target_frequency_ms)
+
+
+def span_of(touched: tuple[Segment, ...], tier: int) -> TimeRange:
+    """The time of all rows that the windows of this tier in which these segments have rows can hold."""
+    first = min(segment.time.start_ns for segment in touched) // NS_PER_MS
+    last = (max(segment.time.end_ns for segment in touched) - 1) // NS_PER_MS
+    start, end = window_end(first, tier) - tier, window_end(last, tier)
+    return TimeRange((start + 1) * NS_PER_MS, (end + 1) * NS_PER_MS)
+
+
+def rollup_work(work: RollupWork, address: StoreAddress, limits: CompactLimits) -> Outcome:
+    """What a task does. Unavailable if the store is away; what cannot be read is in the outcome."""
+    arm(limits.failpoint)
+    reach("before-window")
+    store = shared_store(address)
+    with tempfile.TemporaryDirectory(prefix="lakerunner-rollup-") as directory:
+        try:
+            return Outcome(tuple(_written(work, store, Path(directory), limits.memory)))
+        except Damaged as error:
+            return Outcome((), str(error), error.segment)
+        except Corrupt as error:
+            return Outcome((), str(error))
+
+
+def recomputed(work: RollupWork, store: ObjectStore, directory: Path) -> pa.Table:
+    """The rows that the work makes, without writing them."""
+    rows, fold = _folding(work, store, directory, _MEMORY)
+    return pa.Table.from_batches(fold.windows(rows), fold.schema)
+
+
+def _written(work: RollupWork, store: ObjectStore, directory: Path, memory: int) -> Iterator[Segment]:
+    rows, fold = _folding(work, store, directory, memory)
+    columns = _columns(fold.schema, rows)
+    tier = work.target_frequency_ms
+    time = TimeRange(
+        min(segment.time.start_ns for segment in work.touched), max(segment.time.end_ns for segment in work.touched)
+    )
+    for period, batches in by_period(fold.windows(rows), fold.schema, periods_of(time, tier), tier, directory):
+        made = Made(work.organization, work.collector, ROLLUPS, tier, 0, _segment_id(work, period), False, 0)
+        sides = sides_of(ROLLUPS, work.touched, partial(_read_side, store), columns)
+        segment = write_sorted(made, fold.schema, columns, batches, sides, work.touched, directory, store.put_file)
+        if segment is not None:
+            reach("after-window", segment.path)
+            yield segment
+
+
+def _folding(work: RollupWork, store: ObjectStore, directory: Path, memory: int) -> tuple[Merged, Fold]:
+    """(the rows that make the windows, how they become windows)."""
+    opened = open_segments(store, work.sources, directory)
+    spec = spec_of(METRICS.name, work.frequency_ms)
+    # Rows that came twice stay: of rows of one time the last counts anyway.
+    rows = merged(spec, opened, memory, wanted=_wanted(work, opened), dedupe=False)
+    return rows, Fold(work.frequency_ms, work.target_frequency_ms, rows.schema, SentSeries(work, store))
+
+
+def _wanted(work: RollupWork, opened: list[Opened]) -> Any:
+    """Which rows count; None: all, as every source is new."""
+    new = {segment.id for segment in work.touched}
+    if len(new) == len(work.sources):
+        return None
+    return touched_by([one for one in opened if one.segment.id in new], work.target_frequency_ms).wanted
+
+
+def _columns(schema: pa.Schema, source: Merged) -> tuple[Column, ...]:
+    kinds = {column.name: column.type for column in source.columns}
+    return tuple(Column(name, kinds.get(name, "")) for name in schema.names)
+
+
+def _segment_id(work: RollupWork, period: int) -> UUID:
+    whose = str(work.organization), work.collector, work.target_frequency_ms, ROLLUPS.sort_version
+    touched, sources = ([str(segment.id) for segment in some] for some in (work.touched, work.sources))
+    return segment_id("rollup", *whose, sorted(touched), sources, period)
+
+
+def _read_side(store: ObjectStore, segment: Segment, name: str) -> memoryview | None:
+    size = segment.statistics.get("side_bytes", {}).get(name)
+    if size is None:
+        return None
+    with explained(segment):
+        return store.get(segment.side_path(name), max_bytes=size)
+
+
+class SentSeries:
+    """Of series, which Prometheus sent itself, as the tables of series of the sources say. These are read when they are
+    first asked for, which few segments make necessary."""
+
+    def __init__(self, work: RollupWork, store: ObjectStore) -> None:
+        self._segments = work.sources
+        self._store = store
+        self._sent: Any = None
+
+    def __call__(self, series: Any) -> Any:
+        if self._sent is None:
+            found = [np.zeros(0, np.int64), *map(self._read, self._segments)]
+            self._sent = np.unique(np.concatenate(found))
+        return np.isin(series, self._sent)
+
+    def _read(self, segment: Segment) -> Any:
+        with explained(segment):
+            data = _read_side(self._store, segment, SERIES_TABLE)
+            if data is None:
+                raise ValueError("it has no table of series")
+            table = pq.read_table(pa.BufferReader(data), columns=["series", "as_sent"], use_threads=False)
+            return table.filter(table.column("as_sent")).column("series").to_numpy()
