@@ -22,11 +22,13 @@ from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.objects import ObjectsApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.sql import SqlApi
+from lakerunner.api.work import WorkApi
 from lakerunner.index.index import Index
 from lakerunner.model.caller import EVERY_ROLE, Role, in_order
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import Routes
 from lakerunner.query.account import Account
+from lakerunner.services.requeue import Requeue
 from suites.doors import Doors
 from suites.pushed import ACME, OTHER
 from suites.requests import request_of
@@ -70,6 +72,7 @@ class Lake:
                 ObjectsApi(index.sources, who, len).routes(),
                 EventsApi(len, who, Notified("lake", "", Routes())).routes(),
                 KeysApi(index.keys, who, cache.forget).routes(),
+                WorkApi(index.tending, who, Requeue(index.tending)).routes(),
             ),
             bind("127.0.0.1", 0),
             lambda reason: None,
@@ -99,6 +102,8 @@ ENDPOINTS: list[tuple[Role, str, str, object]] = [
     (Role.ADMIN, "POST", "/api/v1/keys", {"name": "new", "roles": ["read"]}),
     (Role.ADMIN, "POST", "/api/v1/keys/new/rotate", None),
     (Role.ADMIN, "DELETE", "/api/v1/keys/new", None),
+    (Role.READ, "GET", "/api/v1/work", None),
+    (Role.ADMIN, "POST", "/api/v1/work/requeue", None),
 ]
 
 

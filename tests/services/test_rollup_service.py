@@ -1,4 +1,4 @@
-"""Rollups on a real index: what they are made of, how a tier triggers the next, and what happens when something fails."""
+"""Rollups on a real index: what they are made of, how a tier triggers the next, what happens when something fails."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Rows come as server-sent events, which end with `done` or `error`: an answer tha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -174,7 +174,13 @@ class Client:
     def retry(self) -> int:
         return int(self._json("POST", "/api/v1/objects/retry", {})["retried"])
 
-    def _json(self, method: str, path: str, params: dict[str, str]) -> dict[str, Any]:
+    def work(self) -> dict[str, Any]:
+        return self._json("GET", "/api/v1/work", {})
+
+    def requeue(self, ids: Sequence[str]) -> dict[str, Any]:
+        return self._json("POST", "/api/v1/work/requeue", {"id": list(ids)} if ids else {})
+
+    def _json(self, method: str, path: str, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
         try:
             response = self._http.request(method, path, params=params)
         except httpx.TransportError as error:

@@ -26,6 +26,7 @@ from lakerunner.api.receive import PushLimits, Receiver
 from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
 from lakerunner.api.sql import SqlApi
+from lakerunner.api.work import WorkApi
 from lakerunner.api.worker import WorkerApi
 from lakerunner.model.merging import MergeLimits
 from lakerunner.model.signal import SIGNALS
@@ -58,6 +59,7 @@ from lakerunner.services.parts import (
 from lakerunner.services.queue_door import QueueDoor
 from lakerunner.services.queues import open_queues
 from lakerunner.services.relay import Relay
+from lakerunner.services.requeue import Requeue
 from lakerunner.services.rollup import Rollup
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.sweeper import Sweeper, chores_of
@@ -199,8 +201,9 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
     keys = KeysApi(parts.index.keys, who, parts.keys.forget)
     again = Announcer(parts.index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(parts.index.sources, who, again)
+    work = WorkApi(parts.index.tending, who, Requeue(parts.index.tending))
     warm_queries_aside()
-    apis = (sql, native, native_metrics, prometheus, keys, objects)
+    apis = (sql, native, native_metrics, prometheus, keys, objects, work)
     return [route for api in apis for route in api.routes()]
 
 

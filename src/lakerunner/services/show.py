@@ -78,6 +78,20 @@ def show_objects(answer: dict[str, Any], form: str, output: TextIO) -> None:
     output.write(", ".join(f"{count} {state}" for state, count in answer["counts"].items()) + "\n")
 
 
+def show_work(answer: dict[str, Any], form: str, output: TextIO) -> None:
+    if form == "json":
+        output.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+        return
+    works = [{**one, "segments": len(one["segments"])} for one in answer["work"]]
+    if works:
+        shown = ["id", "work", "state", "attempts", "signal", "tier", "collector", "segments", "next_at", "reason"]
+        show_rows(shown, works, output)
+    if answer["segments"]:
+        show_rows(["id", "signal", "tier", "collector", "start", "rows", "reason"], answer["segments"], output)
+    waiting = sum(one["state"] == "waiting" for one in works)
+    output.write(f"{waiting} waiting, {len(works) - waiting} set aside, {len(answer['segments'])} segments set aside\n")
+
+
 def warn(ended: Ended, say: Callable[[str], None]) -> None:
     """What a person must know about an answer before they believe it."""
     if ended.degraded:

@@ -1,0 +1,169 @@
+"""Merges and rollups that failed, over HTTP: GET /api/v1/work (what, and why) and POST /api/v1/work/requeue (again).
+
+Scoped to the caller's organization.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.openapi import COUNT, JSON, TEXT, TIME, Endpoint, Operation, Parameter, Reply, Schema
+from lakerunner.bus.topics import CompactBox, RollupBox, decode
+from lakerunner.index.tending import FailedWork, Tending
+from lakerunner.model.caller import Role
+from lakerunner.model.errors import Corrupt
+from lakerunner.model.segment import Segment
+from lakerunner.model.tier import TIER_NAMES
+from lakerunner.model.time import iso_time
+
+_SHOWN = 1000
+_WORK: Schema = {
+    "type": "object",
+    "required": ["id", "work", "state", "attempts", "reason", "segments", "first_at", "next_at"],
+    "properties": {
+        "id": TEXT,
+        "work": {"type": "string", "enum": ["compact", "rollup", "unknown"]},
+        "collector": TEXT,
+        "signal": TEXT,
+        "tier": {"type": "string", "description": "of the segments: raw, 10s, 1m, 5m, 1h, 1d"},
+        "segments": {"type": "array", "items": TEXT},
+        "state": {"type": "string", "enum": ["waiting", "aside"], "description": "waiting: it is tried at next_at"},
+        "attempts": COUNT,
+        "reason": TEXT,
+        "first_at": TIME,
+        "next_at": TIME,
+    },
+}
+_SEGMENT: Schema = {
+    "type": "object",
+    "required": ["id", "collector", "signal", "tier", "start", "end", "rows", "bytes", "path", "reason"],
+    "properties": {
+        "id": TEXT,
+        "collector": TEXT,
+        "signal": TEXT,
+        "tier": TEXT,
+        "level": COUNT,
+        "start": TEXT,
+        "end": TEXT,
+        "rows": COUNT,
+        "bytes": COUNT,
+        "path": TEXT,
+        "reason": TEXT,
+    },
+}
+_LISTED: Schema = {
+    "type": "object",
+    "required": ["work", "segments"],
+    "properties": {
+        "work": {"type": "array", "items": _WORK},
+        "segments": {"type": "array", "items": _SEGMENT},
+    },
+}
+_REQUEUED: Schema = {
+    "type": "object",
+    "required": ["work", "segments"],
+    "properties": {"work": COUNT, "segments": COUNT},
+}
+LIST = Operation(
+    tag="work",
+    summary="Merges and rollups that failed, and segments set aside",
+    description=f"The newest {_SHOWN} of each.",
+    replies={200: Reply("What failed and why.", {JSON: _LISTED})},
+    errors=(401, 403, 503),
+)
+REQUEUE = Operation(
+    tag="work",
+    summary="Try failed work again",
+    description="Without an id, all of it. Segments that were set aside are merged and rolled up again.",
+    parameters=(
+        Parameter("id", "query", {"type": "array", "items": TEXT}, "of a work or a segment; may stand several times"),
+    ),
+    replies={200: Reply("How many works and segments go again.", {JSON: _REQUEUED})},
+    errors=(401, 403, 404, 503),
+)
+
+
+@dataclass(frozen=True)
+class WorkApi:
+    """`requeue` takes an organization and ids, none for all, and says how many (works, segments) go again."""
+
+    tending: Tending
+    authenticator: Authenticator
+    requeue: Callable[[UUID, Collection[str]], tuple[int, int]]
+
+    def routes(self) -> list[Route]:
+        return [
+            Endpoint("/api/v1/work", self.list, GET=LIST),
+            Endpoint("/api/v1/work/requeue", self.again, POST=REQUEUE),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        own = await self._organization(request, Role.READ)
+        failed = await to_thread.run_sync(lambda: self.tending.failed(own, limit=_SHOWN))
+        aside = await to_thread.run_sync(lambda: self.tending.list_aside(own, limit=_SHOWN))
+        return JSONResponse(
+            {"work": [_work(one) for one in failed], "segments": [_segment(one, reason) for one, reason in aside]}
+        )
+
+    async def again(self, request: Request) -> Response:
+        own = await self._organization(request, Role.ADMIN)
+        ids = request.query_params.getlist("id")
+        works, segments = await to_thread.run_sync(self.requeue, own, ids)
+        return JSONResponse({"work": works, "segments": segments})
+
+    async def _organization(self, request: Request, role: Role) -> UUID:
+        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, role)
+        return caller.organization.id
+
+
+def _work(failed: FailedWork) -> dict[str, Any]:
+    return {
+        "id": failed.work.id,
+        **_box(failed.work.payload),
+        "state": failed.state,
+        "attempts": failed.attempts,
+        "reason": failed.reason,
+        "first_at": failed.first_at.isoformat(),
+        "next_at": failed.next_at.isoformat(),
+    }
+
+
+def _box(payload: bytes) -> dict[str, Any]:
+    try:
+        box = decode(payload)
+    except Corrupt:
+        box = None
+    if not isinstance(box, CompactBox | RollupBox):
+        return {"work": "unknown", "segments": []}
+    return {
+        "work": "compact" if isinstance(box, CompactBox) else "rollup",
+        "collector": box.collector,
+        "signal": box.signal if isinstance(box, CompactBox) else "metrics",
+        "tier": TIER_NAMES.get(box.frequency_ms, str(box.frequency_ms)),
+        "segments": [str(id_) for id_ in box.segments],
+    }
+
+
+def _segment(segment: Segment, reason: str) -> dict[str, Any]:
+    return {
+        "id": str(segment.id),
+        "collector": segment.collector,
+        "signal": segment.signal,
+        "tier": TIER_NAMES.get(segment.frequency_ms, str(segment.frequency_ms)),
+        "level": segment.level,
+        "start": iso_time(segment.time.start_ns),
+        "end": iso_time(segment.time.end_ns),
+        "rows": segment.rows,
+        "bytes": segment.bytes,
+        "path": segment.path,
+        "reason": reason,
+    }
