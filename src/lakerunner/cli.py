@@ -16,6 +16,7 @@ from lakerunner.commands.options import home as _home
 from lakerunner.commands.options import settings_of as _settings
 from lakerunner.commands.options import store as _store
 from lakerunner.commands.sweep import retention, sweep
+from lakerunner.commands.work import work
 from lakerunner.model.caller import Role, roles_named
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.source import SIGNAL_NAMES
@@ -295,40 +296,6 @@ def objects(
 
 
 @cli.command(epilog=EPILOG)
-@_home
-@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
-@click.option(
-    "--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one; --requeue needs role admin."
-)
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--requeue", is_flag=True, help="Try it again: all of it, or what --id names.")
-@click.option("--id", "ids", multiple=True, help="With --requeue: a work or a segment; more than once for more.")
-def work(home: Path | None, url: str | None, key: str | None, form: str, requeue: bool, ids: tuple[str, ...]) -> None:
-    """Merges and rollups that failed, and why.
-
-    waiting: it is tried again, after pauses that double. aside: it failed LAKERUNNER_WORK_MAX_ATTEMPTS times, or a
-    segment of it cannot be read. Nothing is lost by it: queries read the segments as they are. Mend what the reason
-    says, then --requeue.
-
-    \b
-    lakerunner work                                  what failed, and segments set aside
-    lakerunner work --requeue                        all of it again
-    lakerunner work --requeue --id 3f2a9c01d7be      one of it
-    """
-    from lakerunner.services.client import Client
-    from lakerunner.services.show import show_work
-
-    if ids and not requeue:
-        raise click.UsageError("--id goes with --requeue")
-    client = Client.find(_settings({"home": home}), url, key)
-    if requeue:
-        went = client.requeue(ids)
-        click.echo(f"{went['work']} works and {went['segments']} segments go again")
-    else:
-        show_work(client.work(), form, sys.stdout)
-
-
-@cli.command(epilog=EPILOG)
 @click.argument("url")
 @_home
 @_store
@@ -358,6 +325,7 @@ def backfill(url: str, org: str | None, collector: str | None, signal: str | Non
 
 cli.add_command(fsck)
 cli.add_command(status)
+cli.add_command(work)
 
 
 @cli.group()
