@@ -34,6 +34,7 @@ _GONE = {"NoSuchUpload", "404"}
 
 class S3Uploads:
     def __init__(self, address: StoreAddress) -> None:
+        from botocore import UNSIGNED
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.session import get_session
@@ -48,6 +49,7 @@ class S3Uploads:
             connect_timeout=5,
             read_timeout=30,
             retries={"mode": "standard", "total_max_attempts": address.retries + 1},
+            signature_version=UNSIGNED if _is_true(options, "skip_signature") else None,
             s3={"addressing_style": "virtual" if _is_true(options, "virtual_hosted_style_request") else "path"},
         )
         arguments = {_OPTIONS[name]: value for name, value in options.items() if name in _OPTIONS}

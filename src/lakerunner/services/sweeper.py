@@ -24,7 +24,7 @@ from lakerunner.objects.uploads import open_uploads
 from lakerunner.services import meters
 from lakerunner.services.logs import Log
 from lakerunner.services.sweep.ended import EndedSegments
-from lakerunner.services.sweep.finding import Chore, Finding
+from lakerunner.services.sweep.finding import Chore, Finding, Kind
 from lakerunner.services.sweep.orphans import Orphans
 from lakerunner.services.sweep.raw import RawObjects, raw_retention_ns
 from lakerunner.services.sweep.report import Report
@@ -80,21 +80,27 @@ def _gone_through(chores: Sequence[Chore], now_ns: int, watch: Watch, *, take: b
         try:
             for found in chore.find(now_ns):
                 watch(chore.name, found.looked, found.findings)
-                going = [finding for finding in found.findings if finding.goes]
                 if take and not may_go_on():
                     report.stopped = True
                     return report
                 report.add(finding for finding in found.findings if not (take and finding.goes))
-                if take and going:
-                    gone = chore.take(going, now_ns)
-                    report.add(going)
-                    report.took(gone)
-                    meters.SWEPT_OBJECTS.labels(going[0].kind).inc(gone.objects)
-                    meters.SWEPT_BYTES.labels(going[0].kind).inc(gone.bytes)
+                for kind in Kind if take else ():
+                    _take(chore, [one for one in found.findings if one.goes and one.kind == kind], now_ns, report)
         except LakerunnerError as error:
             report.failures.append((chore.name, str(error)))
             log.warning("a part of the sweep failed", chore=chore.name, error=str(error))
     return report
+
+
+def _take(chore: Chore, going: list[Finding], now_ns: int, report: Report) -> None:
+    if not going:
+        return
+    gone = chore.take(going, now_ns)
+    report.add(going)
+    report.took(gone)
+    kind = going[0].kind.value
+    meters.SWEPT_OBJECTS.labels(kind).inc(gone.objects)
+    meters.SWEPT_BYTES.labels(kind).inc(gone.bytes)
 
 
 def vacuum(index: Index, rows: Counter[str]) -> list[str]:

@@ -44,24 +44,24 @@ class Orphans:
     def find(self, now_ns: int) -> Iterator[Found]:
         for organization in self._index.organizations.all():
             orphans: list[ObjectMeta] = []
-            known: set[UUID] = set()
+            known = 0
             listing = self._store.list(f"{SEGMENT_PREFIX}{organization.id}/")
             while len(orphans) < MOST and (page := list(islice(listing, self._page))):
                 here, strange = self._sorted_out(page, now_ns)
                 orphans += strange
-                known |= here if len(known) < MOST * _PART else set()
+                known += here
                 yield Found(len(page))
-            goes = self._force or not are_too_many(len({segment_in(meta.key) for meta in orphans}), len(known))
+            goes = self._force or not are_too_many(len({segment_in(meta.key) for meta in orphans}), known)
             for start in range(0, len(orphans), self._page):
                 page = orphans[start : start + self._page]
                 yield Found(0, tuple(_finding(organization.id, meta, goes) for meta in page))
 
-    def _sorted_out(self, page: Sequence[ObjectMeta], now_ns: int) -> tuple[set[UUID], list[ObjectMeta]]:
-        """The segments that the index knows, and the old files of others."""
+    def _sorted_out(self, page: Sequence[ObjectMeta], now_ns: int) -> tuple[int, list[ObjectMeta]]:
+        """How many segments the index knows, and the old files of others."""
         named = [(id_, meta) for meta in page if (id_ := segment_in(meta.key))]
         known = self._index.sweep.known({id_ for id_, _ in named})
         before_ns = now_ns - self._grace_ns
-        return known, [meta for id_, meta in named if id_ not in known and meta.modified_ns <= before_ns]
+        return len(known), [meta for id_, meta in named if id_ not in known and meta.modified_ns <= before_ns]
 
     def take(self, findings: Sequence[Finding], now_ns: int) -> Gone:  # noqa: ARG002 - found old is old
         reach("before-sweep")
