@@ -1,0 +1,349 @@
+"""Each invariant, broken on purpose, is found and named; what is whole is called so."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakerunner.index.commit import Commit
+from lakerunner.index.sources import Arrival
+from lakerunner.model.segment import Column, segment_id
+from lakerunner.model.source import SourceObject
+from lakerunner.model.time import HOUR_NS, TimeRange
+from lakerunner.services.checks import doubles, files
+from lakerunner.services.fsck import Asked, run_fsck
+from suites.checked import ORG, START_NS, CheckedLake, checked_lake, logs_of, points_of, spans_of
+
+FILES, OBJECTS, ROWS = ("error", "files"), ("error", "objects"), ("error", "rows")
+
+
+@pytest.fixture
+def lake(embedded_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckedLake]:
+    monkeypatch.setattr("lakerunner.services.fsck._OUTBOX_SECONDS", 0.0)
+    with checked_lake(embedded_postgres_url, tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_lake_that_is_whole_is_clean(lake: CheckedLake, deep: bool) -> None:
+    lake.add("logs", logs_of("a", "b"))
+    lake.add("metrics", points_of(1, 2, 3))
+    lake.add("traces", spans_of("a", "b"))
+    code, said = lake.fsck(deep=deep)
+    assert (code, said["errors"], said["notes"], said["findings"]) == (0, 0, 0, [])
+    assert said["complete"] is True
+    assert {name: said["looked_at"][name] for name in ("organizations", "segments", "side files", "objects")} == {
+        "organizations": 1,
+        "segments": 3,
+        "side files": 3,
+        "objects": 6,
+    }
+    assert said["looked_at"].get("rows read") == (7 if deep else None)
+
+
+def test_an_object_that_is_gone(lake: CheckedLake) -> None:
+    gone, side = lake.add("logs", logs_of("a", "b")), lake.add("metrics", points_of(1))
+    lake.path(gone.path).unlink()
+    lake.path(side.side_path("series.parquet")).unlink()
+    code, said = lake.fsck()
+    assert code == 1
+    assert sorted((one["what"], one["where"]) for one in said["findings"]) == [
+        ("a side file of a live segment is not there", side.side_path("series.parquet")),
+        ("the object of a live segment of 2 rows is not there", gone.path),
+    ]
+    assert {one["severity"] for one in said["findings"]} == {"error"}
+    assert {one["organization"] for one in said["findings"]} == {"default"}
+
+
+def test_a_file_of_another_size(lake: CheckedLake) -> None:
+    one = lake.add("logs", logs_of("a"))
+    with lake.path(one.path).open("ab") as file:
+        file.write(b"x")
+    lake.path(one.side_path("text.bin")).write_bytes(b"")
+    stated = one.statistics["side_bytes"]["text.bin"]
+    assert sorted(lake.found()) == [
+        (*FILES, f"it has {one.bytes + 1} bytes, the index says {one.bytes}", one.path),
+        (*FILES, f"this side file has 0 bytes, the index says {stated}", one.side_path("text.bin")),
+    ]
+
+
+def test_rows_columns_and_times_are_those_of_the_file(lake: CheckedLake) -> None:
+    (one,) = lake.make("logs", logs_of("a", "b"))
+    less = tuple(column for column in one.columns if column.name != "message")
+    wrong = replace(
+        one, rows=3, columns=(*less, Column("attributes.x", "string")), time=TimeRange(START_NS, START_NS + 9)
+    )
+    lake.index.commit(Commit((wrong,), (), ()))
+    times = "2025-10-09T08:00:00.000000000Z"
+    assert lake.found() == [
+        (*FILES, "it has 2 rows, the index says 3", one.path),
+        (
+            *FILES,
+            "its columns are not those that the index says: also message; without attributes.x",
+            one.path,
+        ),
+        (*FILES, f"its rows are of {times} to {times[:-2]}1Z, the index says {times} to {times[:-2]}8Z", one.path),
+    ]
+
+
+def test_the_order_of_columns_counts() -> None:
+    assert files._difference(["a", "c", "b"], ["a", "b", "c"]) == "in another order, c before b"
+
+
+def rewritten(lake: CheckedLake, **options: object) -> str:
+    """A segment of logs whose file was written again by pyarrow, of the size that the index says."""
+    (one,) = lake.make("logs", logs_of("a", "b", "c", "d"))
+    table = pq.read_table(lake.path(one.path))
+    if options.pop("backwards", False):
+        table = table.take(pa.array([3, 2, 1, 0]))
+    pq.write_table(table, lake.path(one.path), **options)
+    lake.index.commit(Commit((replace(one, bytes=lake.path(one.path).stat().st_size),), (), ()))
+    return one.path
+
+
+def test_an_order_that_is_not_declared(lake: CheckedLake) -> None:
+    path = rewritten(lake)
+    what = "the order of its rows is not declared: it should be service_name, timestamp"
+    assert lake.found() == [(*FILES, what, path)]
+
+
+def test_an_order_that_is_declared_and_not_kept_is_found_by_reading(lake: CheckedLake) -> None:
+    schema = pq.read_schema(lake.path(lake.make("logs", logs_of("a"))[0].path))
+    order = pq.SortingColumn.from_ordering(schema, [("service_name", "ascending"), ("timestamp", "ascending")])
+    path = rewritten(lake, backwards=True, sorting_columns=order)
+    assert [one for one in lake.found() if one[0] == "error"] == []
+    what = "3 of its rows are out of order: they should be sorted by service_name, timestamp"
+    assert [one for one in lake.found(deep=True) if one[0] == "error"] == [(*FILES, what, path)]
+
+
+def test_a_flipped_bit_is_found_by_reading(lake: CheckedLake) -> None:
+    one = lake.add("logs", logs_of(*(f"message number {number}" for number in range(500))))
+    group = pq.read_metadata(lake.path(one.path)).row_group(0)
+    chunk = next(group.column(n) for n in range(group.num_columns) if group.column(n).path_in_schema == "message")
+    data = bytearray(lake.path(one.path).read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size - 20] ^= 1
+    lake.path(one.path).write_bytes(data)
+    assert lake.found() == []
+    ((severity, check, what, where),) = lake.found(deep=True)
+    assert (severity, check, where) == ("error", "files", one.path)
+    assert what.startswith("it cannot be read: ")
+    assert "CRC checksum verification failed" in what
+
+
+def test_a_segment_that_is_replaced_meanwhile_is_no_finding(lake: CheckedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = lake.add("logs", logs_of("a"))
+    lake.path(one.path).unlink()
+    looked_at = files._looked_at
+
+    def replaced_meanwhile(*arguments: object) -> object:
+        found = looked_at(*arguments)
+        monkeypatch.setattr(files, "_looked_at", looked_at)
+        (new,) = lake.make("logs", logs_of("a", "b"))
+        lake.index.commit(Commit((replace(new, level=1),), (), (), replaced=(one.id,)))
+        return found
+
+    monkeypatch.setattr(files, "_looked_at", replaced_meanwhile)
+    assert lake.found() == []
+
+
+def test_objects_that_nobody_knows(lake: CheckedLake) -> None:
+    one = lake.add("logs", logs_of("a"))
+    young, old = lake.make("logs", logs_of("young"))[0], lake.make("logs", logs_of("old"))[0]
+    for key in (old.path, old.side_path("text.bin")):
+        lake.age(key, 2)
+    beside = old.statistics["side_bytes"]["text.bin"]
+    other = one.side_path("other.bin")
+    lake.store.put(other, b"abc")
+    lake.age(other, 3)
+    elsewhere = f"db/{segment_id('x')}/c/x"
+    lake.store.put(elsewhere, b"x")
+    found = lake.found()
+    assert sorted(found[:3]) == sorted(
+        [
+            (*OBJECTS, f"the index does not know this object of {old.bytes} bytes, 2.0 hours old", old.path),
+            (
+                *OBJECTS,
+                f"the index does not know this object of {beside} bytes, 2.0 hours old",
+                old.side_path("text.bin"),
+            ),
+            (*OBJECTS, "the index does not know this object of 3 bytes, 3.0 hours old", other),
+        ]
+    )
+    assert found[3] == (*OBJECTS, "this object belongs to no organization", elsewhere)
+    ((severity, check, what, where),) = found[4:]
+    assert (severity, check) == ("note", "objects")
+    assert what == ("2 young objects are not known to the index: work that is about to be committed, or was cut")
+    assert where in (young.path, young.side_path("text.bin"))
+    assert not [one for one in lake.found(organization="default") if one[3] == elsewhere]
+
+
+def test_files_of_replaced_segments_past_the_grace_time_are_a_note(lake: CheckedLake) -> None:
+    old = lake.add("logs", logs_of("a"))
+    (new,) = lake.make("logs", logs_of("a", "b"))
+    lake.index.commit(Commit((replace(new, level=1),), (), (), replaced=(old.id,)))
+    assert lake.fsck()[0] == 0
+    assert lake.found() == []
+    lake.sql("UPDATE lrdb.segments SET replaced_at = now() - interval '2 hours' WHERE id = %s", old.id)
+    ((severity, check, what, where),) = lake.found()
+    assert (severity, check) == ("note", "objects")
+    assert what == "2 objects of replaced or expired segments are there past the grace time"
+    assert where in (old.path, old.side_path("text.bin"))
+
+
+def test_a_segment_and_the_one_that_took_its_place(lake: CheckedLake) -> None:
+    old = lake.add("logs", logs_of("a"))
+    (new,) = lake.make("logs", logs_of("a", "b"))
+    lake.index.commit(Commit((replace(new, level=1),), (), (), replaced=(old.id,)))
+    lake.sql("UPDATE lrdb.segments SET state = 'live' WHERE id = %s", old.id)
+    what = f"segment {new.id} and segment {old.id}, whose place it took, are both live: its rows count twice"
+    code, said = lake.fsck(organization=str(ORG.id))
+    assert code == 1
+    errors = [one for one in said["findings"] if one["severity"] == "error"]
+    assert [(one["check"], one["what"], one["where"]) for one in errors] == [("rows", what, "edge/logs")]
+
+
+@pytest.mark.parametrize("rows_at_once", [doubles.ROWS_AT_ONCE, 2])
+def test_rows_delivered_twice_are_a_note(lake: CheckedLake, monkeypatch: pytest.MonkeyPatch, rows_at_once: int) -> None:
+    monkeypatch.setattr(doubles, "ROWS_AT_ONCE", rows_at_once)
+    one, two = lake.add("metrics", points_of(1, 2, 3.5)), lake.add("metrics", points_of(1, 2, 4.5))
+    first, second = lake.add("traces", spans_of("a", "b", x="1")), lake.add("traces", spans_of("a", "b", "c", x="1"))
+    lake.add("traces", spans_of("a", x="2"))
+    lake.add("traces", spans_of("a", x="1", time_ns=START_NS + HOUR_NS))
+    hour = "2025-10-09 08h"
+    code, said = lake.fsck()
+    assert code == 0
+    assert [(f["severity"], f["what"]) for f in said["findings"]] == [
+        ("note", "2 rows are in two live segments or more: delivered twice, and not merged yet")
+    ] * 2
+    wheres = [f["where"] for f in said["findings"]]
+    assert wheres == [
+        f"edge/metrics {hour}: {one.id}, {two.id}",
+        f"edge/traces {hour}: {first.id}, {second.id}",
+    ]
+    assert said["looked_at"]["hours compared"] == 2
+
+
+def test_logs_are_compared_by_their_delivery(lake: CheckedLake) -> None:
+    def add(numbers: list[tuple[int | None, int | None]]) -> None:
+        (one,) = lake.make("logs", logs_of(*("same" for _ in numbers)))
+        path = lake.path(one.path)
+        table = pq.read_table(path)
+        for place, (name, kind) in enumerate((("delivery", pa.int64()), ("delivery_row", pa.uint32()))):
+            table = table.append_column(name, pa.array([number[place] for number in numbers], kind))
+        order = pq.SortingColumn.from_ordering(
+            table.schema, [("service_name", "ascending"), ("timestamp", "ascending")]
+        )
+        pq.write_table(table, path, sorting_columns=order)
+        columns = (*one.columns, Column("delivery", ""), Column("delivery_row", ""))
+        lake.index.commit(Commit((replace(one, columns=columns, bytes=path.stat().st_size),), (), ()))
+
+    add([(5, 0), (5, 1), (None, None)])
+    add([(6, 0), (5, 1), (None, None)])
+    lake.add("logs", logs_of("same", "same", "same"))
+    ((severity, check, what, _),) = lake.found()
+    assert (severity, check) == ("note", "rows")
+    assert what == "1 rows are in two live segments or more: delivered twice, and not merged yet"
+
+
+def test_equal_rows_of_one_segment_are_rows(lake: CheckedLake) -> None:
+    lake.add("traces", spans_of("a"), spans_of("a"))
+    lake.add("traces", spans_of("b"))
+    code, said = lake.fsck(deep=True)
+    assert (code, said["findings"]) == (0, [])
+    assert said["looked_at"]["rows compared"] == 3
+
+
+def test_hours_are_drawn_by_the_seed(lake: CheckedLake) -> None:
+    for hour in range(4):
+        for _ in range(2):
+            lake.add("traces", spans_of("a", time_ns=START_NS + hour * HOUR_NS))
+    drawn = {lake.fsck(sample=1, seed=seed)[1]["findings"][0]["where"] for seed in range(12)}
+    assert 1 < len(drawn) <= 4
+    assert lake.fsck(sample=1, seed=5)[1]["findings"] == lake.fsck(sample=1, seed=5)[1]["findings"]
+    assert len(lake.fsck(deep=True)[1]["findings"]) == 4
+    assert lake.fsck(sample=0)[1]["findings"] == []
+
+
+def announced(lake: CheckedLake, name: str) -> SourceObject:
+    source = SourceObject("local", f"otel-raw/default/edge/{name}", "e", 1, 1)
+    lake.index.sources.announce([Arrival(source, ORG.id, "edge", "logs", "objstore.ingest.logs", b"{}")])
+    return source
+
+
+def test_sources_work_and_outbox(lake: CheckedLake) -> None:
+    done, stale, broken = (announced(lake, name) for name in ("done", "stale", "broken"))
+    lake.index.commit(Commit((), (done,), ((broken, "bad"),)))
+    lake.sql("UPDATE lrdb.source_objects SET ended_at = NULL WHERE key = %s", done.key)
+    lake.sql("UPDATE lrdb.source_objects SET seen_at = now() - interval '25 hours' WHERE key = %s", stale.key)
+    lake.sql(
+        "INSERT INTO lrdb.failed_work VALUES"
+        " ('segments.logs.compact', '\\x01', '', %s, 5, 'a page is damaged', 'aside', now(), now())",
+        ORG.id,
+    )
+    lake.index.sources.set_aside(SourceObject("local", "otel-raw/nobody/x", "e", 1, 1), "whose?")
+    assert lake.found() == [
+        ("error", "sources", "this raw object is done, and its row does not say when", done.key),
+        ("note", "sources", "1 raw objects were seen over a day ago, and are not done", stale.key),
+        ("note", "sources", "1 raw objects are set aside", broken.key),
+        ("note", "work", "1 boxes are set aside: a page is damaged", "segments.logs.compact"),
+        ("note", "sources", "1 raw objects belong to no organization that we know", "lrdb.source_objects"),
+        ("note", "outbox", "3 messages are not relayed", "objstore.ingest.logs"),
+    ]
+
+
+def test_a_store_that_is_away_is_not_an_error_of_the_lake(lake: CheckedLake) -> None:
+    lake.add("logs", logs_of("a"))
+    lake.store.root.rename(lake.store.root.with_name("elsewhere"))
+    code, said = lake.fsck()
+    assert (code, said["errors"], said["complete"]) == (3, 0, False)
+    assert said["not_checked"][0] == ("files of default: the local store cannot be opened: No such file or directory")
+    assert not lake.store.root.exists()
+
+
+def test_an_index_that_is_away(lake: CheckedLake) -> None:
+    errors = io.StringIO()
+    away = replace(lake.settings, database_url=lake.settings.database_url + "x")
+    assert run_fsck(away, Asked(), io.StringIO(), errors) == 3
+    assert errors.getvalue().startswith("error: nothing could be checked: PostgreSQL at 127.0.0.1:")
+
+
+def test_usage(lake: CheckedLake, tmp_path: Path) -> None:
+    errors = io.StringIO()
+    assert run_fsck(lake.settings, Asked("nobody"), io.StringIO(), errors) == 2
+    assert errors.getvalue() == "error: there is no organization 'nobody': known are default\n"
+    errors = io.StringIO()
+    home = tmp_path / "none"
+    assert run_fsck(replace(lake.settings, database_url="", home=home), Asked(), io.StringIO(), errors) == 2
+    assert errors.getvalue() == (
+        f"error: there is no lake in {home}: name its home with --home, or its PostgreSQL with DATABASE_URL\n"
+    )
+    assert not home.exists()
+
+
+def test_the_table(lake: CheckedLake) -> None:
+    one = lake.add("logs", logs_of("a"))
+    lake.path(one.path).unlink()
+    out = io.StringIO()
+    assert run_fsck(lake.settings, Asked(seed=7), out, io.StringIO()) == 1
+    head, *rest = out.getvalue().split("\n1 row\n")
+    assert [cell.strip() for cell in head.splitlines()[1].split("┃")[1:-1]] == [
+        "severity",
+        "check",
+        "organization",
+        "what",
+        "where",
+        "to_do",
+    ]
+    assert "".join("".join(rest).splitlines(keepends=True)) == (
+        "looked at: 1 organizations, 1 segments, 1 side files, "
+        f"{one.bytes} bytes of segments, 1 objects, 0 hours with overlapping segments, 0 raw objects, "
+        "0 topics of the outbox\n"
+        "samples were drawn with --seed 7; --deep looks at everything\n"
+        "1 error, 0 notes\n"
+    )
