@@ -62,6 +62,8 @@ class Record:
     severity: str = "INFO"
     severity_number: int = 9
     observed_timestamp: int | None = None
+    delivery: int | None = None
+    delivery_row: int | None = None
     body: str | None = None
     trace_id: bytes | None = None
     span_id: bytes | None = None
@@ -356,6 +358,8 @@ def _random_record(chance: random.Random, timestamp: int) -> Record:
         span_id=chance.choice([None, chance.randbytes(8)]),
         fingerprint=chance.randrange(-(2**63), 2**63),
         flags=chance.randrange(2**32),
+        delivery=None if timestamp % 3 else -(timestamp % 7),
+        delivery_row=None if timestamp % 3 else timestamp % 100,
         attributes=tuple(picked),
         resource=(("service.name", service), ("pod", chance.randrange(3))),
         scope=chance.choice([(), (("lib", "x"),)]),

@@ -77,3 +77,6 @@ SELECT map_contains(attributes, 'ok'), cardinality(attributes) FROM logs
 SELECT avg(x), sum(x), max(y) FROM (SELECT severity_number / 3 AS x, flags AS y FROM logs WHERE severity = 'none')
 SELECT count(*) AS n, max(timestamp) AS last FROM logs WHERE severity = 'none' GROUP BY service_name
 SELECT message, severity_number FROM logs WHERE message NOT ILIKE '%USER%' AND severity IS NOT NULL AND (severity = 'INFO') IS TRUE
+SELECT delivery, delivery_row, count(*) FROM logs GROUP BY ALL
+SELECT * FROM logs WHERE delivery < 0 AND delivery_row > 50
+SELECT * FROM (SELECT DISTINCT delivery FROM logs) x JOIN logs USING (delivery)

@@ -4,6 +4,7 @@ search, parameters.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -150,3 +151,36 @@ def test_a_key_that_record_and_resource_have_is_the_records(tmp_path: Any) -> No
     lake.add([both, Record(START + 1, resource=(("k.k", "resource's"),)), Record(START + 2)])
     answer = answer_of(lake.engine(), 'SELECT "k.k" FROM logs ORDER BY timestamp')
     assert answer.to_pylist() == [{"k.k": "own"}, {"k.k": "resource's"}, {"k.k": None}]
+
+
+def test_deliveries_are_there_for_those_who_name_them(lake: Lake, engine: Engine) -> None:
+    records = [record for record, _ in lake.records]
+    shown = asked(engine, "SELECT delivery, delivery_row FROM logs").to_pylist()
+    wanted = [(record.delivery, record.delivery_row) for record in records]
+    assert sorted(((row["delivery"], row["delivery_row"]) for row in shown), key=repr) == sorted(wanted, key=repr)
+    least = min(delivery for delivery, _ in wanted if delivery is not None)
+    some = asked(engine, f"SELECT * FROM logs WHERE delivery = {least}")
+    assert some.schema == asked(engine, "SELECT * FROM logs LIMIT 0").schema
+    assert not {"delivery", "delivery_row"} & {*some.schema.names}
+    assert some.num_rows == [delivery for delivery, _ in wanted].count(least) > 0
+
+
+def test_a_star_leaves_out_the_hidden_column_and_not_another_of_its_name(engine: Engine) -> None:
+    joined = "FROM (SELECT DISTINCT delivery, 1 AS one FROM logs) x, logs l WHERE x.delivery = l.delivery"
+    names = asked(engine, f"SELECT * {joined}").schema.names
+    assert names[:3] == ["delivery", "one", "timestamp"]
+    assert names.count("delivery") == 1
+    assert asked(engine, f"SELECT l.* {joined}").schema.names == names[2:]
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT * EXCLUDE (delivery) FROM logs", "* does not show delivery: there is no need to exclude it"),
+        ("SELECT delivery FROM (SELECT * FROM logs)", "there is no column delivery"),
+        ("SELECT delivery FROM spans", "there is no column delivery"),
+    ],
+)
+def test_hidden_columns_are_hidden(engine: Engine, sql: str, reason: str) -> None:
+    with pytest.raises(UserError, match=re.escape(reason)):
+        asked(engine, sql)

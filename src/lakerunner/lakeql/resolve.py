@@ -158,7 +158,7 @@ class _Resolver:
             raise self._no_table(node)
         if alias and alias.args.get("columns"):
             raise self._source.error(f"columns of {name} are renamed with AS in the SELECT list", alias)
-        draft = Draft(next(self._fresh), table)
+        draft = Draft(next(self._fresh), table, alias.name if alias else name)
         self.resolution.drafts.append(draft)
         node.this.set("this", draft.relation)
         node.set("alias", alias or exp.TableAlias(this=exp.to_identifier(name)))
@@ -231,6 +231,8 @@ class _Resolver:
     def _excluded(self, node: exp.Expr, scope: Scope) -> None:
         known = {name: relation.columns[name] for relation in scope.relations for name in relation.columns}
         found = known.get(node.name.lower())
+        if found and _is_hidden(found):
+            raise self._source.error(f"* does not show {node.name}: there is no need to exclude it", node)
         if found is None:
             if not any(relation.is_open for relation in scope.relations):
                 raise self._unknown(node, [node.name.lower()], scope)
@@ -324,7 +326,12 @@ def _shown(star: exp.Star, relations: list[Relation]) -> list[tuple[str, Found]]
         for relation in relations
         for name, found in relation.columns.items()
         if name not in hidden and not (found.draft and found.column and found.column.name != name)
+        if not _is_hidden(found)
     ]
+
+
+def _is_hidden(found: Found) -> bool:
+    return bool(found.draft and found.column in found.draft.table.hidden)
 
 
 def _united(left: Outputs, right: Outputs, *, by_name: bool) -> Outputs:

@@ -98,15 +98,24 @@ def take_columns(tree: exp.Query, resolution: Resolution) -> None:
 def hide_further_columns(resolution: Resolution, given: Callable[[Draft], list[str]]) -> None:
     """A star shows a table's columns, not what it is given besides."""
     for star, drafts in resolution.stars:
-        further = [exp.to_identifier(name, quoted=True) for draft in drafts for name in given(draft)]
+        further = [_excluded(draft, name) for draft in drafts for name in given(draft)]
         if further:
             star.set("except_", [*(star.args.get("except_") or []), *further])
+
+
+def _excluded(draft: Draft, name: str) -> exp.Expr:
+    """Another relation that the star shows may have a column that is called as a hidden one is."""
+    column = exp.to_identifier(name, quoted=True)
+    if name not in {hidden.name for hidden in draft.table.hidden}:
+        return column
+    return exp.column(column, exp.to_identifier(draft.alias, quoted=True))
 
 
 def further_columns(draft: Draft) -> list[str]:
     """What the scan gives beside the table's columns."""
     attributes = [attribute_column(draft.relation, attribute) for attribute in sorted(draft.attributes)]
-    return attributes + [id_column(draft.relation, column) for column in sorted(draft.ids)]
+    hidden = [column.name for column in draft.table.hidden if column.name in draft.columns]
+    return attributes + [id_column(draft.relation, column) for column in sorted(draft.ids)] + hidden
 
 
 def _cut(node: exp.Expr, unit: str) -> None:

@@ -15,10 +15,12 @@ from lakerunner.plan.scan import Attribute, Condition, Scan
 
 @dataclass(eq=False)
 class Draft:
-    """A scan in the making: one reference to a table. `start_ns` and `end_ns` bound the rows it needs, half-open."""
+    """A scan in the making: one reference to a table, which the query calls `alias`. `start_ns` and `end_ns` bound the
+    rows it needs, half-open."""
 
     relation: str
     table: Table
+    alias: str
     columns: set[str] = field(default_factory=set)
     attributes: set[Attribute] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
@@ -36,7 +38,9 @@ class Draft:
             relation=self.relation,
             signal=self.table.spec.name,
             time=TimeRange(start_ns, max(self.end_ns, start_ns + 1)),
-            columns=tuple(column.name for column in self.table.columns if column.name in self.columns),
+            columns=tuple(
+                column.name for column in (*self.table.columns, *self.table.hidden) if column.name in self.columns
+            ),
             attributes=tuple(sorted(self.attributes)),
             ids=tuple(sorted(self.ids)),
             conditions=tuple(dict.fromkeys(self.conditions)),

@@ -36,15 +36,17 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class Table:
-    """`aliases` are further names a column is known by."""
+    """`aliases` are further names a column is known by. A query may name the `hidden` columns too, but no star shows
+    them: they say how a row came here, not what it is."""
 
     spec: SignalSpec
     columns: tuple[TableColumn, ...]
     aliases: dict[str, str] = field(default_factory=dict)
+    hidden: tuple[TableColumn, ...] = ()
 
     def named(self) -> dict[str, TableColumn]:
         """Every name a query may use, aliases too."""
-        columns = {column.name: column for column in self.columns}
+        columns = {column.name: column for column in (*self.columns, *self.hidden)}
         return columns | {alias: columns[name] for alias, name in self.aliases.items()}
 
 
@@ -102,6 +104,7 @@ LOGS_TABLE = Table(
         *_OWNER_COLUMNS,
     ),
     _OWNER_ALIASES,
+    hidden=(TableColumn("delivery", "BIGINT"), TableColumn("delivery_row", "UINTEGER")),
 )
 _BUCKETS = 'STRUCT("offset" INTEGER, counts UBIGINT[], float_counts DOUBLE[])'
 METRICS_TABLE = Table(

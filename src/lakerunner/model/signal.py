@@ -96,6 +96,9 @@ _LOGS = pa.schema(
         pa.field("flags", pa.uint32(), nullable=False),
         pa.field("fingerprint", pa.int64(), nullable=False),  # of the message's pattern
         pa.field("dropped_attributes_count", pa.uint32(), nullable=False),
+        # What a row that was sent twice is known by: a digest of the ResourceLogs that brought it, and its place there.
+        pa.field("delivery", pa.int64()),
+        pa.field("delivery_row", pa.uint32()),
         *_COMMON,
     ]
 )
@@ -225,7 +228,9 @@ class SignalSpec:
                 raise ValueError(f"{self.name}: {column} is not in its schema")
 
 
-LOGS = SignalSpec("logs", "logs", _LOGS, ("service_name", "timestamp"), 1, 20_000, ("trace_id",))
+LOGS = SignalSpec(
+    "logs", "logs", _LOGS, ("service_name", "timestamp"), 1, 20_000, ("trace_id",), sequences=("delivery_row",)
+)
 METRICS = SignalSpec(
     "metrics",
     "metrics",

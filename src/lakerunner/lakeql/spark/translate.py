@@ -276,7 +276,8 @@ class _Select:
 
     def _star(self, star: exp.Star, projection: exp.Expr) -> list[Output]:
         alias = projection.args.get("table")
-        hidden = {column.name.lower() for column in star.args.get("except_") or ()}
+        # What stands under a relation's name here is hidden anyhow.
+        hidden = {one.name.lower() for one in star.args.get("except_") or () if not isinstance(one, exp.Column)}
         replaced = {one.alias.lower(): one for one in star.args.get("replace") or ()}
         outputs = []
         for output in self._scope.star(alias.name.lower() if alias else None):
@@ -335,8 +336,9 @@ class _Select:
 
 
 def _scanned(scan: Scan) -> tuple[Output, ...]:
-    columns = table_of_signal(scan.signal).named()
-    shown = [(name, typed(columns[name].type), False) for name in scan.columns]
+    table = table_of_signal(scan.signal)
+    columns = table.named()
+    shown = [(name, typed(columns[name].type), columns[name] in table.hidden) for name in scan.columns]
     further = [(attribute_column(scan.relation, attribute), Type.TEXT, True) for attribute in scan.attributes]
     further += [(id_column(scan.relation, name), Type.BYTES, True) for name in scan.ids]
     return tuple(

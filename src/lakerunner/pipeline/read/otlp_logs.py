@@ -15,7 +15,7 @@ from numba import njit
 
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
-from lakerunner.pipeline.read.memory import load
+from lakerunner.pipeline.read.memory import digest, load
 from lakerunner.pipeline.read.names import names_for, number_of
 from lakerunner.pipeline.read.otlp import joined
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Numbers, Raw, Read, Rows, Texts
@@ -79,13 +79,16 @@ class Parts(NamedTuple):
 
 class Logs(NamedTuple):
     """All requests, flat. `records` has one more row at the end to close the last one's attributes. `counts` are the
-    records and their attributes so far."""
+    records and their attributes so far. Of each resource `deliveries` is a digest of the bytes of its ResourceLogs, and
+    `firsts` the first of its records, which stand together."""
 
     records: Any
     parts: Parts
     scopes: Owners
     resources: Owners
     counts: Any
+    deliveries: Any
+    firsts: Any
 
 
 def read_logs(raws: Sequence[Raw]) -> Read:
@@ -97,14 +100,17 @@ def read_logs(raws: Sequence[Raw]) -> Read:
     _read_requests(files.data, files.end, logs)
     records = logs.records[:-1]
     scope = records["scope"]
+    resource = logs.scopes.rows["resource"][scope]
     attached = {
         ATTRIBUTES.map_column: Attached(*logs.parts.attributes, logs.records["first"]),
         SCOPE.map_column: attached_to(logs.scopes, scope),
-        RESOURCE.map_column: attached_to(logs.resources, logs.scopes.rows["resource"][scope]),
+        RESOURCE.map_column: attached_to(logs.resources, resource),
     }
     columns = {
         **_record_columns(logs, records, files.data),
         **common_columns(logs.scopes, logs.resources, files.data, scope),
+        "delivery": Numbers(logs.deliveries, None, resource),
+        "delivery_row": Numbers((np.arange(len(records)) - logs.firsts[resource]).astype(np.uint32)),
     }
     rows = Rows(len(records), files.data, columns, attached, files.modified_ns, records["size"])
     return Read(rows, files.done, files.failed, files.left)
@@ -137,6 +143,8 @@ def _logs_for(counts: Mapping[str, int]) -> Logs:
         owners_for(counts["ScopeLogs"], counts["Scope.attributes"]),
         owners_for(counts["ResourceLogs"], counts["Resource.attributes"] + counts["EntityRef"]),
         np.zeros(2, np.int64),
+        np.zeros(counts["ResourceLogs"], np.int64),
+        np.zeros(counts["ResourceLogs"], np.int64),
     )
 
 
@@ -220,6 +228,8 @@ def _read_resource_logs(data: Any, at: Any, end: Any, logs: Logs) -> Any:
     logs.resources.counts[0] = index + 1
     resource = logs.resources.rows[index]
     resource.first = logs.resources.counts[1]
+    logs.firsts[index] = logs.counts[0]
+    logs.deliveries[index] = np.int64(digest(data, at, end - at, np.uint64(0)))
     while at < end:
         tag = data[at]
         if tag == _ITEMS:
