@@ -27,14 +27,14 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.merge.rows import merged, open_segments
 
 from _metrics_lake import OPENING_NS, MetricsLake, metrics_lake
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.objects.open import StoreAddress
+from lakerunner.pipeline.compact import CompactLimits
+from lakerunner.pipeline.merge.rows import merged, open_segments
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
 

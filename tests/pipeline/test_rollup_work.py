@@ -10,7 +10,6 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakerunner.pipeline.compact import CompactLimits
 from metrics_oracle import request_type
 from rollup_oracle import PREFIX, Row, bits, rows_of
 
@@ -21,6 +20,7 @@ from lakerunner.model.source import SourceObject
 from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.model.time import HOUR_NS
 from lakerunner.objects.open import StoreAddress, shared_store
+from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.rollup.work import RollupWork, recomputed, rollup_work, span_of
 from lakerunner.pipeline.segments import make_segments

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def random_lake(directory: Path, seed: int) -> Tiered:
         ("requests", random_points(draw, kind), "counter" in kind, {"n": str(n)})
         for n, kind in enumerate(["whole counter", "counter", "odd gauge", "gauge", "whole counter"])
     ]
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in pairwise(cuts):
         shares = np.array([draw.random() * 0.3 for _ in every])
         late: list[Any] = []
         fills: list[Any] = []
