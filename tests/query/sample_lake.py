@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 
 from lakerunner.lakeql.tables import LOGS_TABLE
 from lakerunner.model.fingerprint import field_fingerprints
-from lakerunner.model.segment import Column, Picked, Segment, segment_id
+from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
 from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, Scope
+from lakerunner.model.tiling import Interval
 from lakerunner.model.time import TimeRange
 from lakerunner.model.typed_json import KeyValues, Value, encode_value
 from lakerunner.objects.local import LocalStore
@@ -271,6 +272,14 @@ class Lake:
             if (segment.organization, segment.signal, segment.frequency_ms) == wanted and segment.time.overlaps(time)
         ]
         return Picked(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there))
+
+    def pick_tiers(
+        self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()
+    ) -> TierPicked:
+        """Nothing is rolled up."""
+        time = TimeRange((reach[0] + 1) * 1_000_000, (reach[1] + 1) * 1_000_000)
+        picked = self.pick(organization, "metrics", time, conditions=conditions)
+        return TierPicked({0: (reach,)}, picked.segments, picked.considered)
 
     def add(
         self,

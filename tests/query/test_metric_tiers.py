@@ -120,7 +120,8 @@ def random_lake(directory: Path, seed: int) -> Tiered:
                 some = [point for point, is_own in zip(own, chosen, strict=True) if is_own]
                 if some:
                     into.append(series(name, some, counter, **labels))
-        lake.add(*fills)
+        if fills:
+            lake.add(*fills)
         if late:
             lake.add(*late)
     made = tiered(lake, shard_rows=int(draw.choice([300, 4_000_000])))

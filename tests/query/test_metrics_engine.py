@@ -16,7 +16,9 @@ from sample_lake import OWN
 
 from lakerunner.model.errors import Busy, Corrupt, Lost, TooLarge, Unavailable, UserError
 from lakerunner.model.labels import labels_text
-from lakerunner.model.segment import Picked, Segment
+from lakerunner.model.segment import Picked, Segment, TierPicked
+from lakerunner.model.tier import RAW
+from lakerunner.model.time import TimeRange
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
 from lakerunner.plan.vectors.evaluate import evaluate, in_order
 from lakerunner.plan.vectors.expression import Matcher
@@ -77,6 +79,12 @@ class Index:
         own = [s for s in self.all if (s.organization, s.signal) == (organization, signal) and s.time.overlaps(time)]
         groups = fingerprint_groups(signal, conditions)
         return Picked(tuple(s for s in own if may_hold(s.fingerprints, groups)), len(own))
+
+    def pick_tiers(self, organization: UUID, reach: Any, tier: int, *, conditions: Any = ()) -> TierPicked:
+        """Nothing is rolled up."""
+        time = TimeRange((reach[0] + 1) * NS, (reach[1] + 1) * NS)
+        picked = self.pick(organization, "metrics", time, conditions=conditions)
+        return TierPicked({RAW: (reach,)}, picked.segments, picked.considered)
 
 
 class Named:

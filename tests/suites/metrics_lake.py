@@ -33,6 +33,7 @@ from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.answer import Group, Listing, MetricsLake, MetricsQuestion
+from lakerunner.query.metrics.reads import Read
 
 Points = Sequence[tuple[int, float | Histogram]]
 Selectors = Sequence[tuple[Matcher, ...]]
@@ -127,6 +128,7 @@ class MemoryAnswer:
     kind: Kind
     notes: tuple[Note, ...] = ()
     account: Account = field(default_factory=Account)
+    reads: tuple[Read, ...] = ()
 
     def __iter__(self) -> Iterator[Group]:
         question, steps = self.question, self.question.steps
@@ -187,6 +189,7 @@ class ScriptedMetrics:
     kind: Kind = Kind.VECTOR
     notes: tuple[Note, ...] = ()
     account: Account = field(default_factory=Account)
+    reads: tuple[Read, ...] = ()
     closed: threading.Event = field(default_factory=threading.Event)
     go: threading.Event = field(default_factory=threading.Event)
 

@@ -157,10 +157,10 @@ def _misfit(heart: Heart, tier: int) -> str:
     steps = heart.steps
     if steps is None:
         return "no step looks at anything"
-    moments = looked_at(heart.selector, steps)
-    if int(moments[0]) % tier:
-        return f"the first step looks at {int(moments[0]) / 1000:.3f} s, which is no multiple of {name}"
-    if len(moments) > 1 and int(moments[1] - moments[0]) % tier:
+    moment = int(looked_at(heart.selector, Steps(steps.start, steps.start))[0])
+    if moment % tier:
+        return f"the first step looks at {moment / 1000:.3f} s, which is no multiple of {name}"
+    if heart.selector.at is None and len(steps) > 1 and steps.step % tier:
         return f"the step of {steps.step / 1000:g} s is no multiple of {name}"
     return ""
 
