@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from metric_lake import NS, MetricLake
 
 from lakerunner.model.prometheus import SERIES_TABLE
-from lakerunner.model.segment import Column, Segment, TierPicked, segment_id
+from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
 from lakerunner.model.signal import ROLLUPS
 from lakerunner.model.tier import window_end
 from lakerunner.model.tiling import Interval, tiled
@@ -197,8 +197,6 @@ class RollupLake:
         self.all = [replace(one, rolled=True) if one.id in rolled else one for one in self.all]
 
     def pick(self, organization: UUID, signal: str, time: TimeRange, *, conditions: Any = ()) -> Any:
-        from lakerunner.model.segment import Picked
-
         return Picked(*self._picked(organization, conditions, 0, time))
 
     def pick_tiers(self, organization: UUID, reach: Interval, tier: int, *, conditions: Any = ()) -> TierPicked:

@@ -1,0 +1,132 @@
+"""Segments of several tiers, picked in one snapshot."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from uuid import uuid4
+
+from index_values import ACME, OTHER, at_once, segment
+
+from lakerunner.index.commit import Commit
+from lakerunner.index.index import Index
+from lakerunner.model.fingerprint import field_fingerprints
+from lakerunner.model.segment import Segment
+from lakerunner.model.tier import RAW, TIERS
+from lakerunner.model.tiling import tiled
+from lakerunner.plan.scan import Equals
+
+NS = 1_000_000
+TEN, MINUTE, FIVE, _, _ = TIERS
+
+
+def metrics(name: str, start: int, end: int, frequency: int = RAW, **changes: object) -> Segment:
+    """Times in ms of the first and the last row."""
+    values = {"signal": "metrics", "frequency_ms": frequency, "organization": ACME.id, **changes}
+    return segment(name, start * NS, end * NS + 1, **values)
+
+
+def commit(index: Index, *segments: Segment) -> None:
+    index.commit(Commit(segments, (), ()))
+
+
+def names(index: Index, reach: tuple[int, int], tier: int, **how: object) -> tuple[object, set[object], int]:
+    found = index.segments.pick_tiers(ACME.id, reach, tier, **how)  # type: ignore[arg-type]
+    return found.tiles, {(one.frequency_ms, one.time.start_ns // NS) for one in found.segments}, found.considered
+
+
+def test_raw_segments_until_they_are_rolled_up(index: Index) -> None:
+    first, second = metrics("first", 1, MINUTE), metrics("second", MINUTE + 1, 2 * MINUTE)
+    commit(index, first, second, segment("logs", 1, 9))
+    commit(index, metrics("theirs", 1, 9, organization=OTHER.id))
+    assert names(index, (0, FIVE), MINUTE) == (
+        {MINUTE: ((2 * MINUTE, FIVE),), RAW: ((0, 2 * MINUTE),)},
+        {(RAW, 1), (RAW, MINUTE + 1)},
+        2,
+    )
+    windows = metrics("windows", TEN, MINUTE, TEN)
+    index.commit(Commit((windows,), (), (), rolled=(first.id,), rolled_of=ACME.id))
+    assert names(index, (0, FIVE), MINUTE) == (
+        {MINUTE: ((2 * MINUTE, FIVE),), TEN: ((0, MINUTE),), RAW: ((MINUTE, 2 * MINUTE),)},
+        {(TEN, TEN), (RAW, MINUTE + 1)},
+        2,
+    )
+    index.commit(Commit((metrics("wide", MINUTE, MINUTE, MINUTE),), (), (), rolled=(windows.id,), rolled_of=ACME.id))
+    tiles, found, _ = names(index, (0, FIVE), MINUTE)
+    assert tiles == {MINUTE: ((0, MINUTE), (2 * MINUTE, FIVE)), RAW: ((MINUTE, 2 * MINUTE),)}
+    assert found == {(MINUTE, MINUTE), (RAW, MINUTE + 1)}
+
+
+def test_a_metric_that_no_unrolled_segment_has_is_not_held_up(index: Index) -> None:
+    held = {name: field_fingerprints("metric_name", [name]) for name in ("up", "down")}
+    commit(
+        index,
+        metrics("up", 1, 2, fingerprints=held["up"]),
+        metrics("windows", FIVE, FIVE, FIVE, fingerprints=held["up"] + held["down"]),
+    )
+    down, up = ((Equals("metric_name", (name,)),) for name in ("down", "up"))
+    assert names(index, (0, FIVE), FIVE, conditions=down) == ({FIVE: ((0, FIVE),)}, {(FIVE, FIVE)}, 1)
+    tiles, found, _ = names(index, (0, FIVE), FIVE, conditions=up)
+    assert found == {(RAW, 1)}
+    assert tiles == {MINUTE: ((MINUTE, FIVE),), TEN: ((TEN, MINUTE),), RAW: ((0, TEN),)}
+
+
+def test_what_a_loop_over_all_segments_picks(index: Index) -> None:
+    draw = random.Random(3)
+    every = []
+    for n in range(60):
+        start = draw.randint(0, 20 * MINUTE)
+        every.append(
+            metrics(
+                f"s{n}",
+                start,
+                start + draw.randint(0, MINUTE),
+                draw.choice([RAW, TEN, MINUTE, FIVE]),
+                rolled=draw.random() < 0.9,
+            )
+        )
+    commit(index, *every)
+    for _ in range(30):
+        tier = draw.choice([TEN, MINUTE, FIVE])
+        reach = (draw.randint(0, 2) * FIVE, draw.randint(2, 5) * FIVE)
+        between = [
+            one for one in every if one.time.start_ns < (reach[1] + 1) * NS and one.time.end_ns > (reach[0] + 1) * NS
+        ]
+        unrolled: dict[int, list[tuple[int, int]]] = {}
+        for one in between:
+            if not one.rolled:
+                times = one.time.start_ns // NS, (one.time.end_ns - 1) // NS
+                unrolled.setdefault(one.frequency_ms, []).append(times)
+        tiles = tiled(reach, tier, unrolled)
+        wanted = {
+            one.id
+            for one in every
+            for start, end in tiles.get(one.frequency_ms, ())
+            if one.time.start_ns < (end + 1) * NS and one.time.end_ns > (start + 1) * NS
+        }
+        picked = index.segments.pick_tiers(ACME.id, reach, tier)
+        assert picked.tiles == tiles
+        assert {one.id for one in picked.segments} == wanted
+        assert len(picked.segments) == picked.considered == len(wanted)
+
+
+def test_a_rollup_is_seen_whole_or_not_at_all(index: Index) -> None:
+    """Whoever looks while it is committed sees the raw segment unrolled, or its windows."""
+    raws = [metrics(f"raw{n}", n * MINUTE + 1, (n + 1) * MINUTE) for n in range(20)]
+    commit(index, *raws)
+
+    def roll() -> None:
+        for n, raw in enumerate(raws):
+            windows = replace(metrics(f"ten{n}", n * MINUTE + TEN, (n + 1) * MINUTE, TEN), id=uuid4())
+            index.commit(Commit((windows,), (), (), rolled=(raw.id,), rolled_of=ACME.id))
+
+    def look() -> None:
+        while True:
+            picked = index.segments.pick_tiers(ACME.id, (0, 20 * MINUTE), TEN)
+            there = {one.time.start_ns // NS // MINUTE for one in picked.segments}
+            assert there == set(range(20))
+            assert len(picked.segments) == 20
+            if RAW not in picked.tiles:
+                return
+
+    assert at_once([roll, look, look]) == [None, None, None]
