@@ -43,6 +43,8 @@ from lakerunner.pipeline.steps.order import row_groups
 MAX_ENTRIES = 1 << 20
 HASHES_IN_MEMORY = 32 << 20  # bytes; a segment that ingest makes seldom has more
 _RECENT = 1 << 15
+# Row groups whose bits are set before they go to their places, which are far from each other, row after row.
+_TOGETHER = 32
 _TOKEN, _RUN = 1, 2  # classes of folded bytes
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _ALL_TRIGRAMS = 1 << 3 * TRIGRAM_BITS
@@ -121,14 +123,17 @@ class TextIndexFile:
         HEADER.pack_into(file.data, 0, MAGIC, VERSION, 0, groups, *sizes)
         with self._hashes as hashes:
             hashes.seek(0)
-            for group, counts in enumerate(self._counts):
-                for kind, count in enumerate(counts):
-                    bits = file[ends[kind] : ends[kind + 1]]
-                    if count is None:
-                        _set_all(bits, rows[kind], group, groups)
-                    else:
-                        found = np.frombuffer(hashes.read(8 * count), np.uint64)
-                        _set_bits(bits, found, (rows[kind], BLOOMS[kind].probes), group, groups)
+            for start in range(0, groups, _TOGETHER):
+                columns = [np.zeros(of_kind, np.uint32) for of_kind in rows]
+                for column, counts in enumerate(self._counts[start : start + _TOGETHER]):
+                    for kind, count in enumerate(counts):
+                        if count is None:
+                            columns[kind] |= np.uint32(1 << column)
+                        else:
+                            found = np.frombuffer(hashes.read(8 * count), np.uint64)
+                            _set_bits(columns[kind], found, BLOOMS[kind].probes, column)
+                for kind, of_kind in enumerate(columns):
+                    _place_columns(file[ends[kind] : ends[kind + 1]], of_kind, start, groups)
         return pa.py_buffer(file)
 
 
@@ -332,19 +337,24 @@ def _trigram_hashes(codes: Any) -> Any:
 
 
 @njit(cache=True)
-def _set_bits(bits: Any, hashes: Any, shape: Any, group: Any, groups: Any) -> Any:
-    """Into the column of this row group, of `shape` rows and probes."""
-    rows, probes = np.uint64(shape[0]), shape[1]
+def _set_bits(columns: Any, hashes: Any, probes: Any, column: Any) -> Any:
+    """Into this one of the columns, which have a row of bits for each of their elements."""
+    rows, bit = np.uint64(len(columns)), np.uint32(1) << np.uint32(column)
     for value in hashes:
         low, step = value & np.uint64(0xFFFFFFFF), value >> np.uint64(32) | np.uint64(1)
         for _ in range(probes):
-            bit = np.int64((low * rows) >> np.uint64(32)) * groups + group
-            bits[bit >> 3] |= np.uint8(1 << (bit & 7))
+            columns[np.int64((low * rows) >> np.uint64(32))] |= bit
             low = (low + step) & np.uint64(0xFFFFFFFF)
 
 
 @njit(cache=True)
-def _set_all(bits: Any, rows: Any, group: Any, groups: Any) -> Any:
-    for row in range(rows):
-        bit = row * groups + group
-        bits[bit >> 3] |= np.uint8(1 << (bit & 7))
+def _place_columns(bits: Any, columns: Any, first: Any, groups: Any) -> Any:
+    """These columns are those of the row groups from `first` on."""
+    for row in range(len(columns)):
+        bit = row * groups + first
+        left = np.uint64(columns[row]) << np.uint64(bit & 7)
+        byte = bit >> 3
+        while left:
+            bits[byte] |= np.uint8(left & np.uint64(0xFF))
+            left >>= np.uint64(8)
+            byte += 1
