@@ -29,7 +29,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from lakerunner.bus.topics import IngestBox
 from lakerunner.demo.shop import Shop
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
@@ -83,7 +82,7 @@ class Week:
         return OPENING_NS + self.days * DAY_NS
 
 
-def day_of(work: tuple[Week, StoreAddress, str, int]) -> list[tuple[IngestBox, BoxResult]]:
+def day_of(work: tuple[Week, StoreAddress, str, int]) -> list[BoxResult]:
     """Every file of a day and signal ingested by itself."""
     week, address, signal, day = work
     store = shared_store(address)
@@ -94,11 +93,10 @@ def day_of(work: tuple[Week, StoreAddress, str, int]) -> list[tuple[IngestBox, B
         key = f"otel-raw/default/{COLLECTOR}/{signal}-{batch.start_ns}.binpb"
         etag = sha256(batch.data).hexdigest()
         source = SourceObject(store.bucket, key, etag, len(batch.data), batch.end_ns)
-        box = IngestBox(ORGANIZATION, COLLECTOR, signal, (source,))
         found = make_segments(
             SIGNALS[signal], ORGANIZATION, COLLECTOR, [Raw(source, memoryview(batch.data))], store.put
         )
-        made.append((box, BoxResult(found.segments, found.done, found.failed)))
+        made.append(BoxResult(found.segments, found.done, found.failed))
     return made
 
 
@@ -106,8 +104,8 @@ def ingest(week: Week, address: StoreAddress, index: Index) -> None:
     days = [(week, address, signal, day) for day in range(week.days) for signal in SIGNALS]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for made in pool.map(day_of, days):
-            for box, result in made:
-                index.commit(commit_of(box, result))
+            for result in made:
+                index.commit(commit_of(result))
 
 
 def tend(environment: dict[str, str], home: Path, index: Index) -> float:

@@ -110,7 +110,7 @@ class Ingest:
 
     def _commit(self, box: IngestBox, result: BoxResult) -> bool:
         try:
-            self._parts.index.commit(_commit(result))
+            self._parts.index.commit(commit_of(result))
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
             log.info("another worker was first, doing the box again without what is done", objects=len(box.sources))
@@ -133,7 +133,7 @@ class Ingest:
         return [s for s in box.sources if states.get(s.identity, SourceState.SEEN) is SourceState.SEEN]
 
 
-def _commit(result: BoxResult) -> Commit:
+def commit_of(result: BoxResult) -> Commit:
     return Commit(result.segments, result.done, result.failed, messages=committed(result.segments))
 
 
