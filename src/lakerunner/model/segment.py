@@ -60,7 +60,7 @@ class Segment:
         return segment_path(self.organization, self.collector, self.signal, self.time.start_ns, self.id)
 
     def side_path(self, name: str) -> str:
-        """A side file of the segment: `series.parquet`, `traces.parquet`, `text.bin`."""
+        """A side file of the segment: `series.parquet`, `traces.parquet`, `text.bin`, `cardinality.parquet`."""
         return self.path.removesuffix("parquet") + name
 
 

@@ -17,9 +17,11 @@ import pytest
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS, ROLLUPS
+from lakerunner.pipeline.merge.opened import Damaged
 from lakerunner.pipeline.merge.series import SeriesSide
 from lakerunner.pipeline.merge.sides import sides_of
-from suites.ingested import Ingested, ingested, random_metrics
+from pipeline.remote_write_oracle import framed, message_type
+from suites.ingested import START, Ingested, ingested, random_metrics
 
 SERIES = "series.parquet"
 
@@ -53,6 +55,37 @@ def test_it_is_the_file_that_ingest_makes(seed: int) -> None:
     assert built(case, in_pieces(case.row_groups(), chance)) == case.side(SERIES)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_prometheus_sent_stays_as_it_was_sent(seed: int) -> None:
+    """Type, unit and help of a series differ from request to request; names and labels are its own."""
+    chance = random.Random(seed)
+    case = ingested(METRICS, *(random_remote_write(chance) for _ in range(3)), form="prw2")
+    file = built(case, in_pieces(case.row_groups(), chance))
+    assert file == case.side(SERIES)
+    table = pq.read_table(io.BytesIO(file))
+    assert set(table.column("as_sent").to_pylist()) == {True}
+    assert len(set(table.column("metric_type").to_pylist())) > 1
+
+
+def random_remote_write(chance: random.Random) -> bytes:
+    symbols = ["", "__name__", "up", "a:b", "ä.x", "pod", "1", "2", "help", "other", "seconds"]
+    series = []
+    for name in (2, 3, 4):
+        for pod in (6, 7):
+            if chance.random() < 0.7:
+                time = START // 10**6 + chance.randrange(100)
+                texts = {"help_ref": chance.choice([0, 8, 9]), "unit_ref": chance.choice([0, 10])}
+                samples = [{"timestamp": time + place, "value": chance.random()} for place in range(5)]
+                series.append(
+                    {
+                        "labels_refs": [1, name, 5, pod],
+                        "metadata": {"type": chance.randrange(3), **texts},
+                        "samples": samples,
+                    }
+                )
+    return framed(message_type("prw2")(timeseries=series, symbols=symbols).SerializeToString())
+
+
 def test_what_differs_from_point_to_point_is_that_of_the_first() -> None:
     """Of the earliest in time, whichever input has it, and of equal ones the first input's."""
     chance = random.Random(3)
@@ -82,8 +115,8 @@ def test_rollup_rows_have_their_series_from_the_tables_of_what_they_are_made_of(
     assert table.column("first_row").to_pylist() == [0, *np.cumsum(wanted.column("rows").to_numpy())[:-1].tolist()]
 
 
-def refused(case: Ingested, table: bytes | None) -> str:
-    """What is said where the second part has this table."""
+def refused(case: Ingested, table: bytes | None, kind: type[Corrupt] = Damaged) -> str:
+    """What is said where the second part has this table, which is set aside if it is to blame."""
 
     def read_side(segment: Segment, name: str) -> memoryview | None:
         if segment == case.parts[1]:
@@ -93,8 +126,10 @@ def refused(case: Ingested, table: bytes | None) -> str:
     side = SeriesSide(case.parts, read_side)
     for batch in case.row_groups():
         side.add(batch)
-    with pytest.raises(Corrupt) as caught:
+    with pytest.raises(kind) as caught:
         side.finish()
+    if isinstance(caught.value, Damaged):
+        assert caught.value.segment == case.parts[1].id
     return str(caught.value)
 
 
@@ -127,7 +162,7 @@ def test_a_damaged_table_is_refused_by_name(case: Ingested) -> None:
 
 def test_a_series_that_no_table_has_is_refused(case: Ingested) -> None:
     table = pq.read_table(io.BytesIO(case.files[case.parts[1].side_path(SERIES)]))
-    assert "is in none of the tables of series" in refused(case, written(table.slice(0, 0)))
+    assert "is in none of the tables of series" in refused(case, written(table.slice(0, 0)), Corrupt)
 
 
 def test_many_series_take_no_loop() -> None:

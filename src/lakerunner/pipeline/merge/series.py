@@ -22,6 +22,7 @@ from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
 from lakerunner.pipeline.merge.arrays import changes, column
+from lakerunner.pipeline.merge.opened import Damaged
 from lakerunner.pipeline.steps.series_table import AS_STORED, LABELS, series_file
 
 _KEY = ("metric_name", "series")
@@ -99,15 +100,16 @@ class SeriesSide:
         key = segment.side_path(SERIES_TABLE)
         data = self._read_side(segment, SERIES_TABLE)
         if data is None:
-            raise Corrupt(f"{key}: segment {segment.id} has no table of series: ingest its metrics again")
+            raise Damaged(segment.id, f"{key}: there is no table of series: ingest its metrics again")
         try:
             table = pq.read_table(pa.BufferReader(data), use_threads=False, page_checksum_verification=True)
             if "as_sent" not in table.column_names:
-                raise Corrupt(
-                    f"{key}: the table of series of segment {segment.id} is one of an earlier version: ingest its "
-                    "metrics again, into a new home"
+                raise Damaged(
+                    segment.id,
+                    f"{key}: this table of series is one of an earlier version: ingest its metrics again, into a new "
+                    "home",
                 )
             kinds = {name: METRICS.schema.field(name).type for name in _KEY} | _TOLD
             return table.select(list(kinds)).cast(pa.schema(kinds.items()))
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            raise Corrupt(f"{key}: the table of series of segment {segment.id} cannot be read: {error}") from error
+            raise Damaged(segment.id, f"{key}: this table of series cannot be read: {error}") from error

@@ -32,8 +32,8 @@ class Side(Protocol):
         """The next row group of the segment, whole."""
 
     def finish(self) -> pa.Buffer | bytes:
-        """The file; Corrupt, with the segment's id, where a file beside an input that it is made of is damaged. Once,
-        after the last row group."""
+        """The file; Damaged, with the segment's id, where a file beside an input that it is made of cannot be read.
+        Once, after the last row group."""
 
 
 Build = Callable[[Sequence[Segment], ReadSide, Sequence[Column]], Side]
