@@ -22,6 +22,7 @@ from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SignalSpec
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.encoding import DICTIONARY, LENGTHS, PLAIN, RUN_ROWS, RUNS, encodings_by, options
+from lakerunner.pipeline.merge.arrays import plain
 from lakerunner.pipeline.merge.sides import Side
 from lakerunner.pipeline.merge.summary import merged_summary
 
@@ -205,7 +206,7 @@ def _share(array: pa.Array) -> float:
 def _bloom(sample: pa.RecordBatch, name: str, spec: SignalSpec) -> dict[str, Any]:
     """Room for as many different values as a row group would have if all of it were like that run of the sample that
     has the most: rather too much room than too little."""
-    column = sample.column(name)
+    column = plain(sample.column(name))
     runs = [column.slice(start, RUN_ROWS) for start in range(0, len(column), RUN_ROWS)]
     most = max((pc.count_distinct(run).as_py() / len(run) for run in runs), default=1.0)
     return {"ndv": max(1, int(np.ceil(most * spec.row_group_rows))), "fpp": _BLOOM_FALSE_POSITIVES}
