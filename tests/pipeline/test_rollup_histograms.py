@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollup_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, chain, raw, rolled, rows_of
+from windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, chain, raw, rolled, rows_of
 
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM
 from lakerunner.model.tier import RAW, TIERS

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollup_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, chain, raw, rolled, rows_of
+from windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, chain, raw, rolled, rows_of
 
 from lakerunner.model.tier import RAW, TIERS
 

@@ -1,4 +1,4 @@
 """Points to windows of rollups, and these to coarser ones. docs/formats/rollups.md says what the rows mean.
 
-`work.py` does a piece of work, `job.py` many at once in Spark; `fold.py` is the core, which does no I/O.
+`work.py` does it for segments, `fold.py` is the core, which does no I/O.
 """

@@ -1,4 +1,5 @@
-"""A piece of rollup work: the windows that new segments touch, made anew from all segments that have rows of them.
+"""Rollup: one Spark job, a task for each piece of work: the windows that new segments touch, made
+anew from all segments that have rows of them.
 
 Comes in: the index rows of the new segments and of all live ones of their tier in the range of these windows. Goes out:
 new segments of the next tier, one for each hour or day, in the store. Nothing is committed here.
@@ -10,11 +11,11 @@ gives the same ids and the same bytes. Memory is that of the merge, plus 48 byte
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
@@ -31,15 +32,21 @@ from lakerunner.model.time import TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits, Outcome
-from lakerunner.pipeline.merge.opened import explained
-from lakerunner.pipeline.merge.rows import Damaged, Merged, Opened, merged, open_segments
+from lakerunner.pipeline.job import run
+from lakerunner.pipeline.merge.opened import Damaged, explained
+from lakerunner.pipeline.merge.rows import Merged, Opened, merged, open_segments
+from lakerunner.pipeline.merge.scratch import scratch
 from lakerunner.pipeline.merge.sides import sides_of
-from lakerunner.pipeline.merge.write import Made, write_sorted
+from lakerunner.pipeline.merge.write import Groups, Made, write_sorted
 from lakerunner.pipeline.rollup.columns import NS_PER_MS
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup.periods import by_period, periods_of
 from lakerunner.pipeline.rollup.touched import touched_by
 
+if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
+    from pyspark.sql import SparkSession
+
+JOB_GROUP = "rollup"
 _MEMORY = 256 << 20
 
 
@@ -56,58 +63,76 @@ class RollupWork:
     touched: tuple[Segment, ...]
     sources: tuple[Segment, ...]
 
-    def __post_init__(self) -> None:
-        ids = {segment.id for segment in self.sources}
-        if not self.touched or not {segment.id for segment in self.touched} <= ids:
-            raise ValueError("a rollup is of segments that are among its sources")
+    @property
+    def time(self) -> TimeRange:
+        """Of the new segments."""
+        times = [segment.time for segment in self.touched]
+        return TimeRange(min(time.start_ns for time in times), max(time.end_ns for time in times))
 
     @property
     def span(self) -> TimeRange:
-        return span_of(self.touched, self.target_frequency_ms)
+        """The time of all rows that the windows in which new segments have rows can hold."""
+        tier = self.target_frequency_ms
+        first, last = self.time.start_ns // NS_PER_MS, (self.time.end_ns - 1) // NS_PER_MS
+        start, end = window_end(first, tier) - tier, window_end(last, tier)
+        return TimeRange((start + 1) * NS_PER_MS, (end + 1) * NS_PER_MS)
 
 
-def span_of(touched: tuple[Segment, ...], tier: int) -> TimeRange:
-    """The time of all rows that the windows of this tier in which these segments have rows can hold."""
-    first = min(segment.time.start_ns for segment in touched) // NS_PER_MS
-    last = (max(segment.time.end_ns for segment in touched) - 1) // NS_PER_MS
-    start, end = window_end(first, tier) - tier, window_end(last, tier)
-    return TimeRange((start + 1) * NS_PER_MS, (end + 1) * NS_PER_MS)
+def rollup(
+    spark: SparkSession, works: Sequence[RollupWork], address: StoreAddress, limits: CompactLimits
+) -> list[Outcome]:
+    """What became of each, in their order, in one Spark job. Unavailable if the store is away, Crashed if a worker
+    died; interrupted, it cancels its job."""
+    return run(spark, JOB_GROUP, works, partial(rollup_work, address=address, limits=limits))
 
 
 def rollup_work(work: RollupWork, address: StoreAddress, limits: CompactLimits) -> Outcome:
     """What a task does. Unavailable if the store is away; what cannot be read is in the outcome."""
+    if not {segment.id for segment in work.touched} <= {segment.id for segment in work.sources}:
+        raise ValueError("a rollup is of segments that are among its sources")
     arm(limits.failpoint)
-    reach("before-window")
+    reach("before-window", str(work.touched[0].id))
     store = shared_store(address)
-    with tempfile.TemporaryDirectory(prefix="lakerunner-rollup-") as directory:
-        try:
-            return Outcome(tuple(_written(work, store, Path(directory), limits.memory)))
-        except Damaged as error:
-            return Outcome((), str(error), error.segment)
-        except Corrupt as error:
-            return Outcome((), str(error))
+    try:
+        with scratch() as directory:
+            return Outcome(tuple(_written(work, store, directory, limits)))
+    except Damaged as error:
+        return Outcome((), str(error), error.segment)
+    except Corrupt as error:
+        return Outcome((), str(error))
 
 
 def recomputed(work: RollupWork, store: ObjectStore, directory: Path) -> pa.Table:
-    """The rows that the work makes, without writing them."""
-    rows, fold = _folding(work, store, directory, _MEMORY)
-    return pa.Table.from_batches(fold.windows(rows), fold.schema)
+    """The rows that the work makes, without writing them. What it puts into the directory is gone afterwards."""
+    with tempfile.TemporaryDirectory(dir=directory) as own:
+        rows, fold = _folding(work, store, Path(own), _MEMORY)
+        return pa.Table.from_batches(fold.windows(rows), fold.schema)
 
 
-def _written(work: RollupWork, store: ObjectStore, directory: Path, memory: int) -> Iterator[Segment]:
-    rows, fold = _folding(work, store, directory, memory)
+def _written(work: RollupWork, store: ObjectStore, directory: Path, limits: CompactLimits) -> Iterator[Segment]:
+    rows, fold = _folding(work, store, directory, limits.memory)
     columns = _columns(fold.schema, rows)
     tier = work.target_frequency_ms
-    time = TimeRange(
-        min(segment.time.start_ns for segment in work.touched), max(segment.time.end_ns for segment in work.touched)
-    )
-    for period, batches in by_period(fold.windows(rows), fold.schema, periods_of(time, tier), tier, directory):
-        made = Made(work.organization, work.collector, ROLLUPS, tier, 0, _segment_id(work, period), False, 0)
-        sides = sides_of(ROLLUPS, work.touched, partial(_read_side, store), columns)
-        segment = write_sorted(made, fold.schema, columns, batches, sides, work.touched, directory, store.put_file)
-        if segment is not None:
-            reach("after-window", segment.path)
-            yield segment
+    windows = by_period(fold.windows(rows), fold.schema, periods_of(work.time, tier), tier, directory)
+    for period, batches in windows:
+        groups = Groups(batches, ROLLUPS)
+        number = 0
+        while groups.next is not None:
+            segment = write_sorted(
+                Made(work.organization, work.collector, ROLLUPS, tier, 0, _segment_id(work, period, number), False, 0),
+                fold.schema,
+                columns,
+                groups,
+                sides_of(ROLLUPS, work.touched, partial(_read_side, store), columns),
+                work.touched,
+                directory,
+                store.put_file,
+                max_bytes=limits.max_bytes,
+            )
+            if segment is not None:
+                reach("after-window", segment.path)
+                yield segment
+            number += 1
 
 
 def _folding(work: RollupWork, store: ObjectStore, directory: Path, memory: int) -> tuple[Merged, Fold]:
@@ -122,7 +147,7 @@ def _folding(work: RollupWork, store: ObjectStore, directory: Path, memory: int)
 def _wanted(work: RollupWork, opened: list[Opened]) -> Any:
     """Which rows count; None: all, as every source is new."""
     new = {segment.id for segment in work.touched}
-    if len(new) == len(work.sources):
+    if all(segment.id in new for segment in work.sources):
         return None
     return touched_by([one for one in opened if one.segment.id in new], work.target_frequency_ms).wanted
 
@@ -132,10 +157,10 @@ def _columns(schema: pa.Schema, source: Merged) -> tuple[Column, ...]:
     return tuple(Column(name, kinds.get(name, "")) for name in schema.names)
 
 
-def _segment_id(work: RollupWork, period: int) -> UUID:
+def _segment_id(work: RollupWork, period: int, number: int) -> UUID:
     whose = str(work.organization), work.collector, work.target_frequency_ms, ROLLUPS.sort_version
     touched, sources = ([str(segment.id) for segment in some] for some in (work.touched, work.sources))
-    return segment_id("rollup", *whose, sorted(touched), sources, period)
+    return segment_id("rollup", *whose, sorted(touched), sources, period, number)
 
 
 def _read_side(store: ObjectStore, segment: Segment, name: str) -> memoryview | None:
@@ -143,7 +168,7 @@ def _read_side(store: ObjectStore, segment: Segment, name: str) -> memoryview | 
     if size is None:
         return None
     with explained(segment):
-        return store.get(segment.side_path(name), max_bytes=size)
+        return store.get_range(segment.side_path(name), 0, size)
 
 
 class SentSeries:
