@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from _metrics_lake import OPENING_NS, MetricsLake, metrics_lake
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import METRICS
+from lakerunner.model.signal import METRICS, ROLLUPS
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
@@ -75,6 +75,13 @@ def folded(step: Step) -> Batches:
     return list(fold.windows(step.batches))
 
 
+def next_step(step: Step, name: str) -> Step:
+    """From the windows that this one gives, in batches as a merge gives them."""
+    table = pa.Table.from_batches(folded(step)).unify_dictionaries().combine_chunks()
+    coarser = next(tier for tier in TIERS if tier > step.target)
+    return Step(name, step.target, coarser, table.to_batches(max_chunksize=ROLLUPS.row_group_rows))
+
+
 def dense(batches: Batches) -> Batches:
     """The same points a second apart."""
     found = []
@@ -102,7 +109,7 @@ def by_duckdb(points: pa.Table, tier: int) -> object:
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")
         connection.register("points", points)
-        return connection.execute(SQL.format(tier=tier)).to_arrow_table()
+        return connection.sql(SQL.format(tier=tier)).to_arrow_table()
 
 
 def by_pyarrow(points: pa.Table, tier: int) -> object:
@@ -165,10 +172,10 @@ def main() -> None:
         raw = list(merged(METRICS, opened, MEMORY, dedupe=False))
         first = Step("raw -> 10s", RAW, TIERS[0], raw)
         report(first)
-        report(Step("10s -> 1m", TIERS[0], TIERS[1], folded(first)))
+        report(next_step(first, "10s -> 1m"))
         close = Step("dense raw -> 10s", RAW, TIERS[0], dense(raw))
         report(close)
-        report(Step("dense 10s -> 1m", TIERS[0], TIERS[1], folded(close)))
+        report(next_step(close, "dense 10s -> 1m"))
         segments = tuple(replace(segment, ingested=n + 1) for n, segment in enumerate(lake.segments))
         whole(lake, TIERS[0], whole(lake, RAW, segments))
 

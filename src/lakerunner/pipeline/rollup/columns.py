@@ -56,12 +56,12 @@ def texts_are(batch: pa.RecordBatch, name: str, texts: Sequence[str]) -> Any:
     found = column(batch, name)
     if found is None:
         return np.zeros(batch.num_rows, np.bool_)
-    if pa.types.is_dictionary(found.type):
-        among = pc.is_in(found.dictionary, value_set=pa.array(texts, found.type.value_type))
-        found = among.take(found.indices).fill_null(False)
-    else:
-        found = pc.is_in(found, value_set=pa.array(texts, found.type))
-    return found.to_numpy(zero_copy_only=False)
+    if not pa.types.is_dictionary(found.type):
+        return pc.is_in(found, value_set=pa.array(texts, found.type)).to_numpy(zero_copy_only=False)
+    among = pc.is_in(found.dictionary, value_set=pa.array(texts, found.type.value_type))
+    if not among.true_count:
+        return np.zeros(batch.num_rows, np.bool_)
+    return among.take(found.indices).fill_null(False).to_numpy(zero_copy_only=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,30 +106,30 @@ def buckets(array: pa.Array | None, rows: int) -> Buckets:
     if array is None:
         return Buckets(np.zeros(rows, np.bool_), np.zeros(rows, np.int32), lists(None, rows, np.uint64))
     there = array.is_valid().to_numpy(zero_copy_only=False)
-    offset, counts = (array.field(place).slice(array.offset, len(array)) for place in (0, 1))
-    if len(offset) != len(array):  # field() may or may not know of the slice
-        offset, counts = array.flatten()[:2]
-    found = lists(counts, rows, np.uint64)
+    found = lists(array.field("counts"), rows, np.uint64)
     found.sizes[~there] = 0
-    return Buckets(there, values_of(offset, np.int32), found)
+    return Buckets(there, values_of(array.field("offset"), np.int32), found)
 
 
 def filled(values: Any, where: Any, kind: pa.DataType) -> pa.Array:
-    """An array of this type, null where not `where`."""
-    return pa.array(values, mask=None if where.all() else ~where).cast(kind)
+    """An array of this type, null where not `where`. Integers are not negative, whatever their type."""
+    wanted = kind.to_pandas_dtype()
+    same = values.view(wanted) if values.dtype.itemsize == kind.bit_width // 8 else values.astype(wanted)
+    return pa.array(same, kind, mask=None if where.all() else ~where)
 
 
 def times_array(times_ms: Any, where: Any, kind: pa.DataType) -> pa.Array:
-    return filled(np.where(where, times_ms, 0) * NS_PER_MS, where, pa.int64()).cast(kind)
+    if where.all():
+        return pa.array(times_ms * NS_PER_MS).view(kind)
+    return pa.array(np.where(where, times_ms, 0) * NS_PER_MS, mask=~where).view(kind)
 
 
 def list_array(offsets: Any, values: Any, where: Any, kind: pa.DataType) -> pa.Array:
     """`offsets` as Arrow has them: list r is values[offsets[r]:offsets[r + 1]]."""
-    array = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values, kind.value_type))
-    if where.all():
-        return array.cast(kind)
-    found = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), array.values, mask=pa.array(~where))
-    return found.cast(kind)
+    mask = None if where.all() else pa.array(~where)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets.astype(np.int32)), pa.array(values, kind.value_type), kind, mask=mask
+    )
 
 
 def buckets_array(low: Any, offsets: Any, counts: Any, where: Any, kind: pa.DataType) -> pa.Array:
@@ -137,7 +137,7 @@ def buckets_array(low: Any, offsets: Any, counts: Any, where: Any, kind: pa.Data
     fields = {field.name: field for field in kind}
     inner = list_array(offsets, counts, np.ones(len(low), np.bool_), fields["counts"].type)
     return pa.StructArray.from_arrays(
-        [pa.array(low, pa.int32()), inner, pa.nulls(len(low), fields["float_counts"].type)],
+        [pa.array(low.astype(np.int32)), inner, pa.nulls(len(low), fields["float_counts"].type)],
         fields=list(kind),
         mask=None if where.all() else pa.array(~where),
     )

@@ -116,13 +116,15 @@ class Fold:
         return _Folded(starts, kinds, out, sketches_of_windows(batch, starts, kinds == NUMBER))
 
     def _rows(self, batch: pa.RecordBatch, folded: _Folded, ends: Any, kept: Any) -> pa.RecordBatch:
-        windows = Windows(*(values[kept] for values in folded.windows))
+        windows = folded.windows
+        if len(kept) < len(ends):
+            windows, ends = Windows(*(values[kept] for values in windows)), ends[kept]
         everyone = len(kept) == batch.num_rows and bool((windows.last_row == np.arange(len(kept))).all())
         last = pa.array(windows.last_row)
         every = np.ones(len(kept), np.bool_)
         arrays: dict[str, pa.Array] = {
-            "timestamp": times_array(ends[kept], every, _SCHEMA.field("timestamp").type),
-            "start_timestamp": times_array(ends[kept] - self.target, every, _SCHEMA.field("start_timestamp").type),
+            "timestamp": times_array(ends, every, _SCHEMA.field("timestamp").type),
+            "start_timestamp": times_array(ends - self.target, every, _SCHEMA.field("start_timestamp").type),
             **_number_columns(windows, texts_are(batch, "temporality", ("delta",))[windows.last_row]),
             **folded.sketches.columns(kept, (windows.histograms == 0) & (windows.count > 0)),
         }
