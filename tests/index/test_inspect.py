@@ -10,6 +10,7 @@ from index_values import ACME, OTHER, arrival, segment, source
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.inspect import Ended, FailedWork, Hour, Level, Past, SourceCount, Tier
+from lakerunner.model.retention import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import HOUR_NS, TimeRange
 
@@ -137,12 +138,11 @@ def test_counts_for_status(index: Index) -> None:
 def test_retention_of_the_organization_goes_before_the_settings(index: Index) -> None:
     commit(index, segment("a", 0, 10), segment("b", 0, 10, signal="traces"))
     now = 10 + 100 * 10**9
-    kept = {("logs", 0): 100, ("traces", 0): 101}
+    kept = Retention({("logs", 0): 100 * 10**9, ("traces", 0): 101 * 10**9, ("metrics", 0): None})
     assert index.inspect.past_retention(None, kept, now) == [Past("logs", 0, 1, 100)]
     sql(index, "INSERT INTO lrdb.retention VALUES (%s, 'logs', 0, NULL), (%s, 'traces', 0, 5)", ACME.id, ACME.id)
     assert index.inspect.past_retention(ACME.id, kept, now) == [Past("traces", 0, 1, 100)]
     assert index.inspect.past_retention(OTHER.id, kept, now) == []
-    assert index.inspect.retention(ACME.id) == {("logs", 0): None, ("traces", 0): 5}
 
 
 def test_failed_work_and_the_outbox(index: Index) -> None:

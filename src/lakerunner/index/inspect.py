@@ -13,8 +13,9 @@ from uuid import UUID
 
 from lakerunner.index.database import Database
 from lakerunner.index.segments import Segments
+from lakerunner.model.retention import Retention
 from lakerunner.model.segment import Segment
-from lakerunner.model.time import HOUR_NS, TimeRange
+from lakerunner.model.time import HOUR_NS, SECOND_NS, TimeRange
 
 PAGE = 500
 _LEAST = UUID(int=0)
@@ -147,11 +148,6 @@ class Inspect:
         rows = self._database.rows("inspect.without_windows", values | {"since_ns": since_ns, "limit": limit})
         return [id_ for (id_,) in rows]
 
-    def retention(self, organization: UUID) -> dict[tuple[str, int], int | None]:
-        """Seconds by (signal, frequency_ms) where the organization has its own; None: for ever."""
-        rows = self._database.rows("inspect.retention", {"organization": organization})
-        return {(signal, frequency): seconds for signal, frequency, seconds in rows}
-
     def endless_sources(self, organization: UUID, limit: int = PAGE) -> list[tuple[str, bool]]:
         """(key, whether it lacks its end) of objects that are done, and whose row does not say when or of what."""
         rows = self._database.rows("inspect.endless_sources", {"organization": organization, "limit": limit})
@@ -194,13 +190,14 @@ class Inspect:
         values = {"organization": organization, "grace_seconds": grace_seconds}
         return [Ended(*row) for row in self._database.rows("inspect.ended", values)]
 
-    def past_retention(self, organization: UUID | None, kept: Mapping[tuple[str, int], int], now_ns: int) -> list[Past]:
-        """`kept` says seconds where an organization has no word of its own."""
+    def past_retention(self, organization: UUID | None, default: Retention, now_ns: int) -> list[Past]:
+        """`default` is of organizations that have no word of their own."""
+        kept = {of: keep_ns for of, keep_ns in default.of.items() if keep_ns is not None}
         values = {
             "organization": organization,
             "signals": [signal for signal, _ in kept],
             "frequencies": [frequency for _, frequency in kept],
-            "seconds": list(kept.values()),
+            "seconds": [keep_ns // SECOND_NS for keep_ns in kept.values()],
             "now_ns": now_ns,
         }
         return [Past(*row) for row in self._database.rows("inspect.past_retention", values)]

@@ -23,12 +23,12 @@ from lakerunner.bus.backlog import backlog
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.organization import Organization
+from lakerunner.model.retention import parse_retention
 from lakerunner.objects.open import shared_store
 from lakerunner.services.admin import inspected, organization
 from lakerunner.services.checks.doubles import check_equal_rows, check_inputs
 from lakerunner.services.checks.files import check_files
 from lakerunner.services.checks.finding import ERROR, NOTE, Finding, Findings, Lake, Scope
-from lakerunner.services.checks.kept import kept_seconds
 from lakerunner.services.checks.queues import check_bus, check_outbox, check_sources, check_work
 from lakerunner.services.checks.recompute import recomputing
 from lakerunner.services.checks.strays import check_strays, check_unowned
@@ -93,10 +93,10 @@ def check_organization(settings: Settings, lake: Lake, scope: Scope, found: Find
     """Each check on its own: what one cannot reach, another may."""
     found.looked_at["organizations"] += 1
     name = scope.organization.name
-    horizon = Horizon({}, scope.now_ns)
+    retention = parse_retention(settings.retention.items())
     with found.attempt(f"retention of {name}"):
-        own = lake.index.inspect.retention(scope.organization.id)
-        horizon = Horizon(kept_seconds(settings.retention, own), scope.now_ns)
+        retention = retention.with_rows(lake.index.retention.of(scope.organization.id))
+    horizon = Horizon(retention, scope.now_ns)
     checks: tuple[tuple[str, Callable[[], None]], ...] = (
         ("files", lambda: check_files(lake, scope, found)),
         ("objects", lambda: check_strays(lake, scope, found)),

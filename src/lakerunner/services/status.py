@@ -22,9 +22,9 @@ from lakerunner.bus.backlog import Backlog, backlog
 from lakerunner.index.index import Index
 from lakerunner.index.inspect import Ended, FailedWork, Level, Past, SourceCount
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.retention import name_of, parse_retention
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier
 from lakerunner.services.admin import inspected, organization
-from lakerunner.services.checks.kept import kept_seconds
 from lakerunner.services.checks.queues import STALE_SECONDS
 from lakerunner.services.parts import now_ns
 from lakerunner.services.show import drawn
@@ -95,7 +95,7 @@ def collect(settings: Settings, index: Index, whose: UUID | None, at_ns: int) ->
     sweeper = list(
         _to_sweep(
             inspect.ended(whose, settings.sweep_grace_seconds),
-            inspect.past_retention(whose, kept_seconds(settings.retention), at_ns),
+            inspect.past_retention(whose, parse_retention(settings.retention.items()), at_ns),
         )
     )
     return Status(
@@ -163,7 +163,7 @@ def _to_sweep(ended: Sequence[Ended], past: Sequence[Past]) -> Iterator[tuple[Wa
         when = "due" if one.due else "in their grace time"
         yield Waiting(f"{one.state} segments, {when}", one.segments, None), one.bytes
     for of in past:
-        yield Waiting(f"{of.signal} {TIER_NAMES[of.frequency_ms]} past retention", of.segments, None), of.bytes
+        yield Waiting(f"{name_of(of.signal, of.frequency_ms)} past retention", of.segments, None), of.bytes
 
 
 def document(status: Status) -> dict[str, Any]:

@@ -77,9 +77,6 @@ WHERE NOT EXISTS (
       AND w.state = 'live' AND w.collector = r.collector AND w.start_ns <= r.last_ns AND w.end_ns > r.first_ns)
 ORDER BY id LIMIT %(limit)s
 
--- name: retention
-SELECT signal, frequency_ms, seconds FROM lrdb.retention WHERE organization = %(organization)s
-
 -- name: endless_sources
 -- Done, and nobody knows when, or for whom.
 SELECT key, ended_at IS NULL FROM lrdb.source_objects

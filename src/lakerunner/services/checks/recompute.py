@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
 from lakerunner.index.inspect import Tier
 from lakerunner.model.segment import Segment
+from lakerunner.pipeline.rollup.work import RollupWork, recomputed, span_of
 from lakerunner.services.checks.finding import Lake
-from lakerunner.services.checks.windows import Pick, Recompute, Unfit
+from lakerunner.services.checks.windows import Pick, Recompute
 
 
 def recomputing(lake: Lake) -> Recompute:
-    try:
-        rollup = importlib.import_module("lakerunner.pipeline.rollup.work")
-    except ImportError:
-        rollup = None
-
     def recompute(tier: Tier, target_ms: int, segment: Segment, pick: Pick) -> pa.Table:
-        if rollup is None:
-            raise Unfit("this version does not roll up")
-        work = rollup.RollupWork(tier.organization, tier.collector, tier.frequency_ms, target_ms, (segment,), ())
-        work = replace(work, sources=tuple(pick(work.span)))
-        return rollup.recomputed(work, lake.store, lake.directory)
+        sources = tuple(pick(span_of((segment,), target_ms)))
+        work = RollupWork(tier.organization, tier.collector, tier.frequency_ms, target_ms, (segment,), sources)
+        with TemporaryDirectory(dir=lake.directory) as directory:
+            return recomputed(work, lake.store, Path(directory))
 
     return recompute

@@ -10,7 +10,7 @@ difference is reported if source and windows are still those that were compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 
 from lakerunner.index.inspect import Tier
 from lakerunner.model.errors import Absent, Corrupt
+from lakerunner.model.retention import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ROLLUPS, SCOPES
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier, window_end
-from lakerunner.model.time import MIN_NS, SECOND_NS, TimeRange, iso_time
+from lakerunner.model.time import MIN_NS, TimeRange, iso_time
 from lakerunner.services.checks.finding import ERROR, Findings, Lake, Scope
 from lakerunner.services.checks.reading import batches, opened
 from lakerunner.services.checks.row_digest import Digests, attribute_digests, row_digests
@@ -42,7 +43,6 @@ _TO_DO = "mark the source segment as not rolled (lrdb.segments.rolled), so that 
 # (tier of the source, the tier to make, the segment to roll up, all live segments of a tier in a time) -> its windows
 Pick = Callable[[TimeRange], list[Segment]]
 Recompute = Callable[[Tier, int, Segment, Pick], pa.Table]
-Kept = Mapping[tuple[str, int], int]
 
 
 class Unfit(Exception):
@@ -53,12 +53,12 @@ class Unfit(Exception):
 class Horizon:
     """From when on the rows of a tier are all there, by retention."""
 
-    kept: Kept
+    retention: Retention
     now_ns: int
 
     def since(self, frequency_ms: int) -> int:
-        seconds = self.kept.get(("metrics", frequency_ms))
-        return MIN_NS if seconds is None else self.now_ns - seconds * SECOND_NS
+        keep_ns = self.retention.of.get(("metrics", frequency_ms))
+        return MIN_NS if keep_ns is None else self.now_ns - keep_ns
 
 
 def check_rolled(lake: Lake, scope: Scope, horizon: Horizon, found: Findings) -> None:
@@ -113,6 +113,8 @@ def _check_segment(
 
     def pick(time: TimeRange) -> list[Segment]:
         used[:] = lake.index.inspect.tier(tier, time)
+        if segment.id not in {one.id for one in used}:
+            raise Unfit("replaced meanwhile")
         if any(not one.rolled for one in used):
             raise Unfit("others of their time wait to be rolled up")
         if sum(one.rows for one in used) > MOST_ROWS:
