@@ -70,6 +70,7 @@ class Evaluator:
 
     def evaluate(self, expression: Expression, steps: Steps) -> Value:
         self._bounds.check()
+        self._bounds.hold(1, len(steps))  # before any array of steps is made
         match expression:
             case Number(value):
                 return Scalar(np.full(len(steps), value))

@@ -33,6 +33,7 @@ from lakerunner.query.metrics.samples import Reading, block_samples
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import SeriesTable
 from lakerunner.query.metrics.view import Kind
+from lakerunner.query.metrics.window_kernels import copied, in_order
 
 if TYPE_CHECKING:
     from lakerunner.query.metrics.segments import MetricSegments
@@ -107,7 +108,7 @@ class RolledBlocks:
     ) -> WindowRows:
         times = self._tiles.get(segments[numbers[0]].frequency_ms, ())
         if not times:
-            return _none(self._facts)
+            return _none(len(block.plain), self._facts)
         identities = _identities(segments, tables, block.plain, numbers)
         with self._owner.files(segments, numbers, block, _hull(times), stored_columns(self._facts)) as (files, account):
             self._took(account, [file.segment for file in files.values()])
@@ -116,7 +117,7 @@ class RolledBlocks:
     def _raw(self, segments: tuple[Segment, ...], block: Block, numbers: list[int]) -> WindowRows:
         times = self._tiles.get(RAW, ())
         if not times:
-            return _none(self._facts)
+            return _none(len(block.plain), self._facts)
         between = _hull(times)
         with self._owner.files(segments, numbers, block, between) as (files, account):
             self._took(account, [file.segment for file in files.values()])
@@ -137,24 +138,43 @@ class RolledBlocks:
 def put_together(part: Part, found: Sequence[WindowRows], facts: Sequence[str]) -> Rolled:
     """Windows of several tiers, in order. Of two of one stored series, collector and time that of the later segment
     counts; NotTiered if they are of different ones."""
-    group, ends, identity = (
-        np.concatenate([np.zeros(0, np.int64), *(getattr(rows, name) for rows in found)])
-        for name in ("group", "ends", "identity")
+    rows = found[0] if len(found) == 1 else _side_by_side(len(part), found, facts)
+    if not in_order(rows.offsets, rows.ends):
+        rows = _sorted(rows)
+    return Rolled(part.labels, rows.offsets, rows.ends, rows.facts)
+
+
+def _side_by_side(groups: int, found: Sequence[WindowRows], facts: Sequence[str]) -> WindowRows:
+    """Those of one group together, in the order of what was found."""
+    counts = np.array([np.diff(rows.offsets) for rows in found]).reshape(len(found), groups)
+    offsets = np.append(0, np.cumsum(counts.sum(axis=0)))
+    total = int(offsets[-1])
+    whole = WindowRows(
+        offsets,
+        np.empty(total, np.int64),
+        np.empty(total, np.int64),
+        {fact: np.empty(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in facts},
     )
-    arrays = {fact: np.concatenate([rows.facts[fact] for rows in found]) if found else np.zeros(0) for fact in facts}
-    base = int(ends.min()) if len(ends) else 0
-    key = group * ((int(ends.max()) if len(ends) else 0) - base + 1) + (ends - base)
-    if np.any(key[1:] <= key[:-1]):
-        order = np.argsort(key, kind="stable")
-        key, identity = key[order], identity[order]
-        again = key[1:] == key[:-1]
-        if np.any(again & (identity[1:] != identity[:-1])):
-            raise NotTiered("a series has points of several sources in one window")
-        order = order[np.append(~again, True)]
-        group, ends = group[order], ends[order]
-        arrays = {fact: array[order] for fact, array in arrays.items()}
-    counts = np.bincount(group, minlength=len(part)) if len(part) else np.zeros(0, np.int64)
-    return Rolled(part.labels, np.append(0, np.cumsum(counts)), ends, arrays)
+    at = offsets[:-1].copy()
+    for rows, own in zip(found, counts, strict=True):
+        low, high = rows.offsets[:-1], rows.offsets[1:]
+        copied(rows.ends, low, high, whole.ends, at)
+        copied(rows.identity, low, high, whole.identity, at)
+        for fact, array in whole.facts.items():
+            copied(rows.facts[fact], low, high, array, at)
+        at += own
+    return whole
+
+
+def _sorted(rows: WindowRows) -> WindowRows:
+    group = np.repeat(np.arange(len(rows.offsets) - 1), np.diff(rows.offsets))
+    order = np.lexsort((rows.ends, group))  # equal ones stay as they are: later segments behind
+    ends, identity = rows.ends[order], rows.identity[order]
+    again = (ends[1:] == ends[:-1]) & (group[1:] == group[:-1])
+    if np.any(again & (identity[1:] != identity[:-1])):
+        raise NotTiered("a series has points of several sources in one window")
+    facts = {fact: array[order] for fact, array in rows.facts.items()}
+    return WindowRows(rows.offsets, ends, identity, facts).where(np.append(~again, True))
 
 
 def _check_kinds(layout: Layout) -> None:
@@ -182,12 +202,10 @@ def _single(samples: Samples, times: Sequence[Interval], facts: Sequence[str]) -
     """Each sample as a window."""
     if samples.histograms is not None:
         raise NotTiered("some of what is selected are histograms")
-    kept = inside(samples.times, times)
-    group = np.repeat(np.arange(len(samples)), np.diff(samples.offsets))[kept]
-    at, values = samples.times[kept], samples.values[kept]
-    stale = is_stale(values)
+    at, values, stale = samples.times, samples.values, is_stale(samples.values)
     made: dict[str, Any] = {fact: _single_fact(fact, at, values, stale) for fact in facts}
-    return WindowRows(group, at, np.full(len(at), _UNCOUNTED, np.int64), made)
+    rows = WindowRows(samples.offsets, at, np.full(len(at), _UNCOUNTED, np.int64), made)
+    return rows.where(inside(at, times))
 
 
 def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
@@ -205,11 +223,10 @@ def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
     return values
 
 
-def _none(facts: Sequence[str]) -> WindowRows:
+def _none(groups: int, facts: Sequence[str]) -> WindowRows:
     nothing = np.zeros(0, np.int64)
-    return WindowRows(
-        nothing, nothing, nothing, {fact: _single_fact(fact, nothing, np.zeros(0), nothing > 0) for fact in facts}
-    )
+    made = {fact: _single_fact(fact, nothing, np.zeros(0), nothing > 0) for fact in facts}
+    return WindowRows(np.zeros(groups + 1, np.int64), nothing, nothing, made)
 
 
 def _hull(times: Sequence[Interval]) -> Interval:

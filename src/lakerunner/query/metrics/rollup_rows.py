@@ -7,7 +7,7 @@ read for; a window that holds histograms is NotTiered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from lakerunner.plan.vectors.rolled import NotTiered
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Part, ranges
 from lakerunner.query.metrics.reading import SegmentFile, explained
+from lakerunner.query.metrics.window_kernels import copied, spans
 
 ENDS = "ends"
 _TIME = "timestamp"
@@ -46,13 +47,20 @@ _ALL: Any = np.zeros(0, np.bool_)
 
 @dataclass(frozen=True)
 class WindowRows:
-    """Of each window its group's place in the part, its end in ms, and which stored series of which collector it is of:
-    equal numbers are one. -1: of one that was decided on already."""
+    """Those of group n of the part are `offsets[n]:offsets[n + 1]`. Of each window its end in ms, and which stored
+    series of which collector it is of: equal numbers are one. -1: of one that was decided on already."""
 
-    group: Ints
+    offsets: Ints
     ends: Ints
     identity: Ints
     facts: Mapping[str, Any]
+
+    def where(self, kept: Bools) -> WindowRows:
+        if kept.all():
+            return self
+        before = np.append(0, np.cumsum(kept))
+        facts = {fact: array[kept] for fact, array in self.facts.items()}
+        return WindowRows(before[self.offsets], self.ends[kept], self.identity[kept], facts)
 
 
 def stored_columns(facts: Iterable[str]) -> tuple[str, ...]:
@@ -69,37 +77,50 @@ def rollup_rows(
 ) -> WindowRows:
     """`files` by the number of the segment's table; `identities` likewise, of each of its entries in the part's
     order."""
-    entries = part.entries
-    mine = np.isin(entries.table, np.array(sorted(files), np.int64))
-    sizes = np.where(mine, entries.rows, 0)
-    begin = np.cumsum(sizes) - sizes
+    read = [stretch for number in files for stretch in _stretches(part, number, files[number], times, facts)]
+    sizes = np.zeros(len(part.entries.first), np.int64)
+    for stretch in read:
+        sizes[stretch.entries] += stretch.high - stretch.low
+    at = np.cumsum(sizes) - sizes
     total = int(sizes.sum())
-    ends = np.zeros(total, np.int64)
-    kept = np.zeros(total, bool)
-    identity = np.full(total, -1, np.int64)
-    found = {fact: np.zeros(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in facts}
-    for number, file in files.items():
-        own = part.by_table[number]
-        with explained(file.segment):
-            for group, wanted in file.groups(entries.first[own], entries.rows[own]):
-                base, behind = file.footprint.rows[group]
-                some = own[wanted]
-                low = np.maximum(entries.first[some], base)
-                counts = np.minimum(entries.first[some] + entries.rows[some], behind) - low
-                source = ranges(low - base, counts)
-                target = ranges(begin[some] + low - entries.first[some], counts)
-                columns = _Columns(file, group, facts)
-                ends[target] = columns.of(ENDS).values[source]
-                within = inside(ends[target], times)
-                columns.check_numbers(source[within])
-                kept[target] = within
-                identity[target] = np.repeat(identities[number][wanted], counts)
-                for fact in facts:
-                    found[fact][target] = columns.of(fact).values[source]
-    groups = np.repeat(part.group_of, sizes)
-    if kept.all():
-        return WindowRows(groups, ends, identity, found)
-    return WindowRows(groups[kept], ends[kept], identity[kept], {fact: array[kept] for fact, array in found.items()})
+    ends = np.empty(total, np.int64)
+    found = {fact: np.empty(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in facts}
+    own = np.full(len(sizes), -1, np.int64)
+    for number in files:
+        own[part.by_table[number]] = identities[number]
+    for stretch in read:
+        for fact, target in ((ENDS, ends), *found.items()):
+            copied(stretch.columns.of(fact).values, stretch.low, stretch.high, target, at[stretch.entries])
+        at[stretch.entries] += stretch.high - stretch.low
+    offsets = np.append(0, np.cumsum(sizes))[part.offsets]
+    rows = WindowRows(offsets, ends, np.repeat(own, sizes), found)
+    return rows if len(times) == 1 else rows.where(inside(ends, times))
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Of each of these entries its rows in a row group, low:high of that."""
+
+    columns: _Columns
+    entries: Ints
+    low: Ints
+    high: Ints
+
+
+def _stretches(
+    part: Part, number: int, file: SegmentFile, times: Sequence[Interval], facts: Sequence[str]
+) -> Iterator[_Stretch]:
+    own = part.by_table[number]
+    first, rows = part.entries.first[own], part.entries.rows[own]
+    with explained(file.segment):
+        for group, wanted in file.groups(first, rows):
+            base, behind = file.footprint.rows[group]
+            low = np.maximum(first[wanted], base) - base
+            high = np.minimum((first + rows)[wanted], behind) - base
+            columns = _Columns(file, group, facts)
+            spans(columns.of(ENDS).values, low, high, (times[0][0], times[-1][1]))
+            columns.check_numbers(low, high)
+            yield _Stretch(columns, own[wanted], low, high)
 
 
 class _Columns:
@@ -116,9 +137,9 @@ class _Columns:
             self._read()
         return self._found[fact]
 
-    def check_numbers(self, rows: Ints) -> None:
+    def check_numbers(self, low: Ints, high: Ints) -> None:
         valid = self.of(rolled.COUNT).valid
-        if len(valid) and not valid[rows].all():
+        if len(valid) and not valid[ranges(low, high - low)].all():
             raise NotTiered("some of what is selected are histograms")
 
     def _read(self) -> None:
@@ -154,6 +175,10 @@ def _numbers(column: Any, fact: str, rows: int) -> Numbers:
 
 def inside(ends: Ints, times: Sequence[Interval]) -> Bools:
     """Whether each is in one of the (start, end], which are in order."""
+    if len(times) == 1:
+        ((start, end),) = times
+        alone: Bools = (ends > start) & (ends <= end)
+        return alone
     starts = np.array([start for start, _ in times], np.int64)
     behind = np.array([end for _, end in times], np.int64)
     place = np.searchsorted(starts, ends, side="left") - 1  # the last that starts before it
