@@ -24,6 +24,10 @@ _REASONS = {
 }
 
 
+# Pages of rows that are put in the order of their directories, so that a page takes few listings.
+_PAGES = 20
+
+
 class EndedSegments:
     name = "ended segments"
 
@@ -35,12 +39,13 @@ class EndedSegments:
 
     def find(self, now_ns: int) -> Iterator[Found]:
         last: Ended | None = None
-        while page := self._index.sweep.ended(now_ns - self._grace_ns, last, self._page):
-            files = self._files(page)
-            yield Found(len(page), tuple(_finding(one, files.get(one.id, ())) for one in page))
-            if len(page) < self._page:
-                return
-            last = page[-1]
+        while rows := self._index.sweep.ended(now_ns - self._grace_ns, last, self._page * _PAGES):
+            last = rows[-1]
+            rows.sort(key=lambda one: one.path)
+            for start in range(0, len(rows), self._page):
+                page = rows[start : start + self._page]
+                files = self._files(page)
+                yield Found(len(page), tuple(_finding(one, files.get(one.id, ())) for one in page))
 
     def _files(self, page: Sequence[Ended]) -> dict[UUID, list[ObjectMeta]]:
         """What there is of each, by listing each directory once."""
