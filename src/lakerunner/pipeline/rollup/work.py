@@ -1,5 +1,4 @@
-"""Rollup: one Spark job, a task for each piece of work: the windows that new segments touch, made
-anew from all segments that have rows of them.
+"""A piece of rollup work: the windows that new segments touch, made anew from all segments that have rows of them.
 
 Comes in: the index rows of the new segments and of all live ones of their tier in the range of these windows. Goes out:
 new segments of the next tier, one for each hour or day, in the store. Nothing is committed here.
@@ -11,11 +10,11 @@ gives the same ids and the same bytes. Memory is that of the merge, plus 48 byte
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -32,7 +31,6 @@ from lakerunner.model.time import TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits, Outcome
-from lakerunner.pipeline.job import run
 from lakerunner.pipeline.merge.opened import Damaged, explained
 from lakerunner.pipeline.merge.rows import Merged, Opened, merged, open_segments
 from lakerunner.pipeline.merge.scratch import scratch
@@ -43,10 +41,6 @@ from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup.periods import by_period, periods_of
 from lakerunner.pipeline.rollup.touched import touched_by
 
-if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
-    from pyspark.sql import SparkSession
-
-JOB_GROUP = "rollup"
 _MEMORY = 256 << 20
 
 
@@ -76,14 +70,6 @@ class RollupWork:
         first, last = self.time.start_ns // NS_PER_MS, (self.time.end_ns - 1) // NS_PER_MS
         start, end = window_end(first, tier) - tier, window_end(last, tier)
         return TimeRange((start + 1) * NS_PER_MS, (end + 1) * NS_PER_MS)
-
-
-def rollup(
-    spark: SparkSession, works: Sequence[RollupWork], address: StoreAddress, limits: CompactLimits
-) -> list[Outcome]:
-    """What became of each, in their order, in one Spark job. Unavailable if the store is away, Crashed if a worker
-    died; interrupted, it cancels its job."""
-    return run(spark, JOB_GROUP, works, partial(rollup_work, address=address, limits=limits))
 
 
 def rollup_work(work: RollupWork, address: StoreAddress, limits: CompactLimits) -> Outcome:
