@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from lakerunner.pipeline.rollup.work import RollupWork
-
+from lakerunner.bus.bus import Bus
 from lakerunner.bus.memory import MemoryBus
+from lakerunner.bus.postgres import PostgresBus
 from lakerunner.bus.topics import CompactBox, Message, RollupBox, compact_boxes, decode, encode
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.tending import Retry
 from lakerunner.model.errors import Crashed, Unavailable
+from lakerunner.model.failpoint import arm
 from lakerunner.model.merging import MergeLimits
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Column, Segment, segment_id
@@ -23,6 +24,7 @@ from lakerunner.model.tier import window_end
 from lakerunner.model.time import ALL_TIME, TimeRange
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, Outcome
+from lakerunner.pipeline.rollup.work import RollupWork
 from lakerunner.services.boxer import Boxer, compact_lane, rollup_lane
 from lakerunner.services.compact import Compaction
 from lakerunner.services.follow_up import committed
@@ -131,9 +133,9 @@ def _hull(segments: Sequence[Segment]) -> TimeRange:
 
 
 class Lake:
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, bus: Bus | None = None) -> None:
         self.index = index
-        self.bus = MemoryBus()
+        self.bus: Bus = bus or MemoryBus()
         self.jobs = Jobs()
         self.now = 0.0
         self.probes = 0
@@ -208,3 +210,26 @@ class Lake:
         with self.index.pool.connection() as connection:
             query = "UPDATE lrdb.segments SET created_at = created_at - make_interval(secs => %s)"
             connection.execute(query, [seconds])
+
+
+def step_until(url: str, name: str, failpoint: str, steps: int) -> None:
+    """What a process does that tends a lake: so many steps of the boxer, compaction or rollup, on the real bus. Armed,
+    it dies on the way."""
+    arm(failpoint)
+    index = Index.open(url)
+    bus = PostgresBus(index.pool, url)
+    lake = Lake(index, bus)
+    workers: list[Any] = {
+        "boxer": lake.boxers,
+        "compact": lambda: [lake.compaction()],
+        "rollup": lambda: [lake.rollups()],
+    }[name]()
+    for _ in range(steps):
+        lake.relay()
+        for worker in workers:
+            worker.step()
+        lake.now += 700.0
+    for worker in workers:
+        worker.close()
+    bus.close()
+    index.close()

@@ -51,6 +51,7 @@ def test_segments_are_rolled_up_and_say_so(tended: Lake) -> None:
     assert {one.id for one in to_merge.segments} == {one.id for one in made}
 
 
+@pytest.mark.slow
 def test_each_tier_triggers_the_next_up_to_the_last(tended: Lake) -> None:
     tended.commit(points("a"), points("b", 11, 25), tell=True)
     boxers, worker, merges = tended.boxers(), tended.rollups(), tended.compaction()
