@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from lakerunner.model.tier import next_tier
 from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work, span_of
+from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
 from suites.checked import ORG, START, CheckedLake, checked_lake, logs_of, points_of, spans_of
 
 LIMITS = CompactLimits(memory=64 << 20, max_bytes=1 << 30)
@@ -39,9 +40,9 @@ def roll_up(lake: CheckedLake, frequency_ms: int) -> tuple[Segment, ...]:
     touched = tuple(one for one in live(lake, "metrics", frequency_ms) if not one.rolled)
     target = next_tier(frequency_ms)
     assert target is not None
-    span = span_of(touched, target)
-    sources = tuple(lake.index.inspect.tier(Tier(ORG.id, "edge", "metrics", frequency_ms), span))
-    work = RollupWork(ORG.id, "edge", frequency_ms, target, touched, sources)
+    work = RollupWork(ORG.id, "edge", frequency_ms, target, touched, touched)
+    sources = lake.index.inspect.tier(Tier(ORG.id, "edge", "metrics", frequency_ms), work.span)
+    work = replace(work, sources=tuple(sources))
     made = rollup_work(work, StoreAddress(lake.settings.store_url), LIMITS)
     assert made.error == ""
     ids = tuple(one.id for one in touched)

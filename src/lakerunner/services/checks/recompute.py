@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,15 +10,15 @@ import pyarrow as pa
 
 from lakerunner.index.inspect import Tier
 from lakerunner.model.segment import Segment
-from lakerunner.pipeline.rollup.work import RollupWork, recomputed, span_of
+from lakerunner.pipeline.rollup.work import RollupWork, recomputed
 from lakerunner.services.checks.finding import Lake
 from lakerunner.services.checks.windows import Pick, Recompute
 
 
 def recomputing(lake: Lake) -> Recompute:
     def recompute(tier: Tier, target_ms: int, segment: Segment, pick: Pick) -> pa.Table:
-        sources = tuple(pick(span_of((segment,), target_ms)))
-        work = RollupWork(tier.organization, tier.collector, tier.frequency_ms, target_ms, (segment,), sources)
+        work = RollupWork(tier.organization, tier.collector, tier.frequency_ms, target_ms, (segment,), (segment,))
+        work = replace(work, sources=tuple(pick(work.span)))
         with TemporaryDirectory(dir=lake.directory) as directory:
             return recomputed(work, lake.store, Path(directory))
 
