@@ -114,7 +114,7 @@ def _segments(work: CompactWork, store: ObjectStore, limits: CompactLimits, dire
     groups = Groups(rows, spec)
     newest = max(one.ingested for one in work.segments)
     number = 0
-    while groups.next is not None:
+    while groups.peek() is not None:
         segment = write_sorted(
             Made(
                 work.organization,

@@ -24,6 +24,7 @@ from lakerunner.objects.store import SegmentStore
 from lakerunner.pipeline.encoding import leaves
 
 PIECE_BYTES = 8 << 20
+BUFFER_BYTES = 16 << 10  # of each column of a row group, which would else be read as a whole
 # Texts of a column whose dictionary has more bytes, packed, than this in a row group are read without it: every batch
 # carries the dictionary along.
 DICTIONARY_BYTES = 16 << 10
@@ -110,11 +111,13 @@ class Opened:
         packed = sum(self.metadata.row_group(n).total_byte_size for n in range(self.metadata.num_row_groups))
         return int(packed) // self.segment.rows + 5 * int(self.metadata.num_columns) + 16
 
-    def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in their order, so many at a time, or fewer."""
+    def batches(
+        self, rows: int, columns: Sequence[str] | None = None, buffer_bytes: int = BUFFER_BYTES
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows in their order, so many at a time, or fewer; so many bytes of each column are read at a time."""
         with explained(self.segment):
             read = 0
-            with self._open(self.coded) as file:
+            with self._open(self.coded, buffer_bytes) as file:
                 for batch in file.iter_batches(batch_size=rows, columns=columns, use_threads=False):
                     read += batch.num_rows
                     yield batch
@@ -129,13 +132,14 @@ class Opened:
             batches = file.iter_batches(batch_size=rows, row_groups=[int(group)], use_threads=False)
             return next(islice(batches, skipped, None))
 
-    def _open(self, coded: Sequence[str] | frozenset[str]) -> pq.ParquetFile:
+    def _open(self, coded: Sequence[str] | frozenset[str], buffer_bytes: int = BUFFER_BYTES) -> pq.ParquetFile:
         return pq.ParquetFile(
             self.path,
             metadata=self.metadata,
             read_dictionary=sorted(coded),
             memory_map=False,
             pre_buffer=False,
+            buffer_size=buffer_bytes,
             page_checksum_verification=True,
         )
 

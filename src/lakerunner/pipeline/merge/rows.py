@@ -32,8 +32,10 @@ from lakerunner.pipeline.merge.same import kept
 __all__ = ["Damaged", "Merged", "Opened", "merged", "open_segments"]
 
 # Of the memory, the windows take one part in so many; the rest is what is being put together, sorted and written.
-_WINDOWS = 6
+_WINDOWS = 10
 _LEAST_ROWS = 128
+# Likewise the bytes that are read ahead of each column; the least makes a read of the disk worth its while.
+_BUFFERS, _LEAST_BUFFER, _MOST_BUFFER = 16, 4 << 10, 256 << 10
 Wanted = Callable[[pa.RecordBatch], pa.Array]
 
 
@@ -65,7 +67,7 @@ class Merged:
             size += sum(part.batch.num_rows * self.inputs[part.input].row_bytes for part in step)
             if rows >= self.spec.row_group_rows or size * _WINDOWS >= self.memory:
                 yield from self._assembled(taken)
-                taken, rows, size = [], 0, 0
+                rows = size = 0
         if taken:
             yield from self._assembled(taken)
 
@@ -88,8 +90,10 @@ class Merged:
     def _steps(self) -> Iterator[list[_Taken]]:
         """Rows that nothing smaller can follow, those of equal sort keys together."""
         share = self.memory // _WINDOWS // max(1, len(self.inputs))
+        streams = sum(opened.metadata.num_columns for opened in self.inputs)
+        buffer_bytes = min(max(self.memory // _BUFFERS // max(1, streams), _LEAST_BUFFER), _MOST_BUFFER)
         windows = [
-            _Window(number, opened, self.spec, self._batches(opened, share))
+            _Window(number, opened, self.spec, self._batches(opened, share, buffer_bytes))
             for number, opened in enumerate(self.inputs)
         ]
         while True:
@@ -111,27 +115,33 @@ class Merged:
                     if window.last == bound:
                         window.load()
 
-    def _batches(self, opened: Opened, share: int) -> Iterator[pa.RecordBatch]:
+    def _batches(self, opened: Opened, share: int, buffer_bytes: int) -> Iterator[pa.RecordBatch]:
         rows = min(max(share // opened.row_bytes, _LEAST_ROWS), self.spec.row_group_rows)
-        for batch in opened.batches(rows):
+        for batch in opened.batches(rows, buffer_bytes=buffer_bytes):
             chosen = batch if self.wanted is None else batch.filter(self.wanted(batch))
             if chosen.num_rows:
                 yield chosen
 
-    def _assembled(self, taken: Sequence[_Taken]) -> Iterator[pa.RecordBatch]:
+    def _assembled(self, taken: list[_Taken]) -> Iterator[pa.RecordBatch]:
         """These rows in order, at most a row group at a time."""
         parts = sorted(taken, key=lambda part: part.input)
+        taken.clear()  # what is not needed any more goes at once, here and below
         keys = [ranks(_joined([part.batch.column(name) for part in parts])) for name in self.spec.sort_by]
         order, is_same = sorted_order(keys)
         self._check_order(parts, order)
         shaped = [self._shaped(part) for part in parts]
-        columns = {field.name: _joined([columns[field.name] for columns in shaped]) for field in self.unified.schema}
+        del parts
+        columns = {name: _joined([columns.pop(name) for columns in shaped]) for name in self.schema.names}
         if self.dedupe:
             order = kept(self.spec, columns, order, is_same)
         if len(order) != len(is_same) or (order[1:] < order[:-1]).any():
             places = pa.array(order)
-            columns = {name: _ordered(column, places) for name, column in columns.items()}
-        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=self.unified.schema)
+            for name in columns:
+                columns[name] = _ordered(columns[name], places)
+        batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=self.schema)
+        columns.clear()
+        # Else the allocator keeps what was freed for a while, and as much again is taken from the system.
+        pa.default_memory_pool().release_unused()
         for start in range(0, batch.num_rows, self.spec.row_group_rows):
             yield batch.slice(start, self.spec.row_group_rows)
 

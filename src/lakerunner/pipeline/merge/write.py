@@ -29,7 +29,7 @@ from lakerunner.pipeline.merge.summary import merged_summary
 # Few different values among neighbours are as small without a dictionary as with one, but not in a whole row group.
 _FEW_NUMBERS = 0.1
 _BLOOM_FALSE_POSITIVES = 0.01
-ROW_GROUP_BYTES = 64 << 20  # in memory; reached only where rows are large
+ROW_GROUP_BYTES = 32 << 20  # in memory; reached only where rows are large
 PutFile = Callable[[str, Path], None]
 
 
@@ -66,7 +66,7 @@ def write_sorted(
     with the first row group that reaches them and at whose end the sort key changes; then `batches` are `Groups`, which
     hold what is left."""
     groups = batches if isinstance(batches, Groups) else Groups(batches, made.spec)
-    if groups.next is None:
+    if groups.peek() is None:
         return None
     path = directory / f"{made.id}.merged"
     written = _write(path, made.spec, schema, groups, sides, sample, max_bytes)
@@ -98,27 +98,24 @@ def write_sorted(
 
 
 class Groups:
-    """Batches as row groups: of as many rows as the signal says, or fewer where rows are large. `next` is the one that
-    comes, None at the end."""
+    """Batches as row groups: of as many rows as the signal says, or fewer where rows are large."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], spec: SignalSpec) -> None:
         self._batches = iter(batches)
         self._spec = spec
         self._held: list[pa.RecordBatch] = []
-        self.next = self._group()
+        self._next: pa.RecordBatch | None = None
+
+    def peek(self) -> pa.RecordBatch | None:
+        """The one that comes, None at the end."""
+        if self._next is None:
+            self._next = self._group()
+        return self._next
 
     def take(self) -> pa.RecordBatch | None:
-        group = self.next
-        self.next = self._group() if group is not None else None
+        """The same, which is then the caller's alone."""
+        group, self._next = self.peek(), None
         return group
-
-    def is_cut(self, group: pa.RecordBatch) -> bool:
-        """Whether the row group that comes starts with another sort key than this one ends with."""
-        if self.next is None:
-            return True
-        last = group.num_rows - 1
-        following = self.next
-        return any(group[name][last] != following[name][0] for name in self._spec.sort_by)
 
     def _group(self) -> pa.RecordBatch | None:
         rows = sum(batch.num_rows for batch in self._held)
@@ -133,10 +130,12 @@ class Groups:
         if not self._held:
             return None
         whole = _joined(self._held)
+        self._held.clear()
         rows = min(whole.num_rows, self._spec.row_group_rows)
         while rows > 1 and whole.slice(0, rows).nbytes > ROW_GROUP_BYTES:
             rows = (rows + 1) // 2
-        self._held = [whole.slice(rows)] if rows < whole.num_rows else []
+        if rows < whole.num_rows:
+            self._held.append(whole.slice(rows))
         return _with_own_dictionaries(whole.slice(0, rows))
 
 
@@ -155,7 +154,7 @@ def _write(
     sample: pa.RecordBatch | None,
     max_bytes: int | None,
 ) -> _Written:
-    sample = runs_of(groups.next) if sample is None else sample
+    sample = runs_of(groups.peek()) if sample is None else sample
     rows, start, stop = 0, 1 << 63, -(1 << 63)
     with (
         pa.OSFile(str(path), "wb") as sink,
@@ -175,9 +174,18 @@ def _write(
                 side.add(group)
             times = group.column("timestamp").cast(pa.int64()).to_numpy()
             rows, start, stop = rows + len(times), min(start, int(times.min())), max(stop, int(times.max()) + 1)
-            if max_bytes is not None and sink.tell() >= max_bytes and groups.is_cut(group):
-                break
+            last = _key(group, len(times) - 1, spec)
+            del group, times  # before another is made
+            if max_bytes is not None and sink.tell() >= max_bytes:
+                following = groups.peek()
+                if following is None or _key(following, 0, spec) != last:
+                    break
     return _Written(TimeRange(start, stop), rows)
+
+
+def _key(batch: pa.RecordBatch, row: int, spec: SignalSpec) -> list[Any]:
+    """What the row is sorted by."""
+    return [batch.column(name)[row] for name in spec.sort_by]
 
 
 def runs_of(batch: pa.RecordBatch) -> pa.RecordBatch:
