@@ -22,7 +22,8 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIER_NAMES, next_tier
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, Outcome
-from lakerunner.pipeline.rollup.work import RollupWork, rollup
+from lakerunner.pipeline.rollup.job import rollup
+from lakerunner.pipeline.rollup.work import RollupWork
 from lakerunner.services import meters
 from lakerunner.services.follow_up import committed, to_merge
 from lakerunner.services.logs import Log

@@ -103,7 +103,7 @@ def _written(work: RollupWork, store: ObjectStore, directory: Path, limits: Comp
     for period, batches in windows:
         groups = Groups(batches, ROLLUPS)
         number = 0
-        while groups.next is not None:
+        while groups.peek() is not None:
             segment = write_sorted(
                 Made(work.organization, work.collector, ROLLUPS, tier, 0, _segment_id(work, period, number), False, 0),
                 fold.schema,
