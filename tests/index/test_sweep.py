@@ -14,7 +14,7 @@ from lakerunner.index.sweep import Ended, FailedBox, Listed, Past
 from lakerunner.model.errors import Conflict, NotFound
 from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Segment
-from lakerunner.model.time import DAY_NS, SECOND_NS
+from lakerunner.model.time import DAY_NS, MIN_NS, SECOND_NS
 
 LOGS = Cutoff("logs", 0, 100, 100, 100, 100)
 
@@ -86,6 +86,21 @@ def test_the_index_decides_as_the_model_does(index: Index, rolled: bool, end: in
     assert cutoff.is_due(end, born * SECOND_NS, rolled=rolled) == due
     assert [past.due for past in pages(index, cutoff, 10)] == ([due] if end <= 100 else [])
     assert index.sweep.expire(ACME.id, cutoff, [made.id], SECOND_NS) == ({made.id} if due else set())
+    assert index.sweep.expired_before(ACME.id, made.collector, 0) == (end if due else MIN_NS)
+
+
+def test_up_to_when_metrics_have_expired_is_known_for_ever(index: Index) -> None:
+    cutoff = Cutoff("metrics", 10_000, 100, 0, 0, 0)
+    made = [segment(f"m{end}", 0, end, signal="metrics", frequency_ms=10_000, rolled=True) for end in (20, 40, 30)]
+    commit(index, *made)
+    whose = (ACME.id, made[0].collector, 10_000)
+    for some, before in ((made[:1], 20), (made[1:], 40)):
+        index.sweep.expire(ACME.id, cutoff, [one.id for one in some], SECOND_NS)
+        assert index.sweep.expired_before(*whose) == before
+    assert index.sweep.forget([one.id for one in made]) == 3
+    assert index.sweep.expired_before(*whose) == 40
+    assert index.sweep.expired_before(ACME.id, made[0].collector, 0) == MIN_NS
+    assert index.sweep.expired_before(OTHER.id, *whose[1:]) == MIN_NS
 
 
 def test_expire_hides_from_queries_and_keeps_the_row(index: Index) -> None:

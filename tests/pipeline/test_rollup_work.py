@@ -202,3 +202,16 @@ def test_work_without_new_segments_among_its_sources_is_refused(lake: Lake) -> N
     one, other = (lake.ingest([("a", 5, value)])[0] for value in (1.0, 2.0))
     with pytest.raises(ValueError, match="among its sources"):
         rollup_work(RollupWork(ORG, "c", RAW, TIERS[0], (one,), (other,)), lake.address, LIMITS)
+
+
+def test_what_has_lost_rows_to_retention_is_not_made_anew(lake: Lake) -> None:
+    gone = lake.ingest([("a", 1.0, 1.0), ("a", 5.0, 3.0)])
+    lake.roll(gone, (10_000,))
+    lake.tiers[RAW].remove(gone[0])
+    late = lake.ingest([("a", 7.0, 4.0), ("b", 8.0, 1.0), ("a", 12.0, 5.0)])
+    work = replace(lake.work(10_000, late), whole_from_ns=START + 6 * 10**9, made=tuple(lake.tiers[10_000]))
+    outcome = rollup_work(work, lake.address, LIMITS)
+    lake.take_in(10_000, outcome.segments)
+    found = {(row["attributes.pod"], row["timestamp"] - START): row["chq_rollup_count"] for row in lake.rows(10_000)}
+    seconds = 10**9
+    assert found == {("a", 10 * seconds): 2, ("b", 10 * seconds): 1, ("a", 20 * seconds): 1}

@@ -106,6 +106,12 @@ class Sweep:
         values = asdict(cutoff) | {"organization": organization, "ids": list(ids), "now_ns": now_ns}
         return {id_ for (id_,) in self._database.rows("sweep.expire", values)}
 
+    def expired_before(self, organization: UUID, collector: str, frequency_ms: int) -> int:
+        """Up to when segments of these metrics have expired; MIN_NS: none has."""
+        values = {"organization": organization, "collector": collector, "frequency_ms": frequency_ms}
+        rows = self._database.rows("sweep.expired_before", values)
+        return int(rows[0][0]) if rows else MIN_NS
+
     def ended(self, before_ns: int, after: Ended | None, limit: int) -> list[Ended]:
         """Replaced or expired at or before this, oldest first."""
         place = (after.place, after.id) if after else (None, None)

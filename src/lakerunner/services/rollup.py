@@ -68,7 +68,15 @@ class Rollup:
         sources = tuple(one for one in there if one.rolled or one.id not in aside)
         known = frozenset(one.id for one in there)
         basis = Basis(box.collector, "metrics", box.frequency_ms, work.span, known)
-        return [Planned(replace(work, sources=sources), basis)]
+        return [Planned(self._past_retention(replace(work, sources=sources), place), basis)]
+
+    def _past_retention(self, work: RollupWork, place: Place) -> RollupWork:
+        """With the windows that are there already, where rows of theirs may have expired."""
+        whole_from_ns = self.index.sweep.expired_before(place.organization, place.collector, place.frequency_ms)
+        if whole_from_ns <= work.span.start_ns:
+            return work
+        made = self.index.tending.overlapping(replace(place, frequency_ms=work.target_frequency_ms), work.span)
+        return replace(work, whole_from_ns=whole_from_ns, made=tuple(made))
 
     def run(self, works: Sequence[Planned]) -> list[Outcome]:
         return self.rollup(self.spark, [one.work for one in works], self.address, self.limits)

@@ -24,10 +24,22 @@ WITH due AS (
       AND (rolled OR end_ns <= %(unneeded_ns)s
            OR (end_ns <= %(waited_ns)s AND created_at <= to_timestamp(%(born_ns)s::float8 / 1e9)))
     ORDER BY id FOR UPDATE SKIP LOCKED
+), expired AS (
+    UPDATE lrdb.segments AS s SET state = 'expired', replaced_at = to_timestamp(%(now_ns)s::float8 / 1e9)
+    FROM due WHERE s.id = due.id
+    RETURNING s.id, s.collector, s.end_ns
+), known AS (
+    INSERT INTO lrdb.expired (organization, collector, frequency_ms, before_ns)
+    SELECT %(organization)s, collector, %(frequency_ms)s, max(end_ns) FROM expired
+    WHERE %(signal)s = 'metrics' GROUP BY collector ORDER BY collector
+    ON CONFLICT (organization, collector, frequency_ms)
+    DO UPDATE SET before_ns = greatest(lrdb.expired.before_ns, excluded.before_ns)
 )
-UPDATE lrdb.segments AS s SET state = 'expired', replaced_at = to_timestamp(%(now_ns)s::float8 / 1e9)
-FROM due WHERE s.id = due.id
-RETURNING s.id
+SELECT id FROM expired
+
+-- name: expired_before
+SELECT before_ns FROM lrdb.expired
+WHERE organization = %(organization)s AND collector = %(collector)s AND frequency_ms = %(frequency_ms)s
 
 -- name: ended
 SELECT id, organization, collector, signal, frequency_ms, start_ns, state,

@@ -37,6 +37,12 @@ class Touched:
         starts, ends = cut(series, times, self.tier)
         return pa.array(_marked(starts, series, ends, self.series, self.ends))
 
+    def without(self, others: Touched, before: int) -> Touched:
+        """But for those of the others that begin before this, in ms."""
+        marks = _marked(np.arange(len(self.ends) + 1), self.series, self.ends, others.series, others.ends)
+        kept = ~(marks & (self.ends - self.tier < before))
+        return Touched(self.tier, self.series[kept], self.ends[kept])
+
 
 def touched_by(opened: Sequence[Opened], tier: int) -> Touched:
     """The windows of this tier that these segments have rows in."""

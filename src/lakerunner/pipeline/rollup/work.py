@@ -27,7 +27,7 @@ from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import METRICS, ROLLUPS, spec_of
 from lakerunner.model.tier import window_end
-from lakerunner.model.time import TimeRange
+from lakerunner.model.time import MIN_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits, Outcome
@@ -48,7 +48,8 @@ _MEMORY = 256 << 20
 class RollupWork:
     """From segments of `frequency_ms` (0: raw) to windows of `target_frequency_ms`. `touched` are the new ones,
     `sources` all live ones of the organization's collector and frequency that have rows in `span`, `touched` among
-    them, by `ingested`."""
+    them, by `ingested`. Windows that begin before `whole_from_ns` may have lost rows to retention: those that `made`,
+    the live segments of the target, have are left as they are."""
 
     organization: UUID
     collector: str
@@ -56,6 +57,8 @@ class RollupWork:
     target_frequency_ms: int
     touched: tuple[Segment, ...]
     sources: tuple[Segment, ...]
+    whole_from_ns: int = MIN_NS
+    made: tuple[Segment, ...] = ()
 
     @property
     def time(self) -> TimeRange:
@@ -126,16 +129,21 @@ def _folding(work: RollupWork, store: ObjectStore, directory: Path, memory: int)
     opened = open_segments(store, work.sources, directory)
     spec = spec_of(METRICS.name, work.frequency_ms)
     # Rows that came twice stay: of rows of one time the last counts anyway.
-    rows = merged(spec, opened, memory, wanted=_wanted(work, opened), dedupe=False)
+    rows = merged(spec, opened, memory, wanted=_wanted(work, opened, store, directory), dedupe=False)
     return rows, Fold(work.frequency_ms, work.target_frequency_ms, rows.schema, SentSeries(work, store))
 
 
-def _wanted(work: RollupWork, opened: list[Opened]) -> Any:
+def _wanted(work: RollupWork, opened: list[Opened], store: ObjectStore, directory: Path) -> Any:
     """Which rows count; None: all, as every source is new."""
     new = {segment.id for segment in work.touched}
-    if all(segment.id in new for segment in work.sources):
+    if all(segment.id in new for segment in work.sources) and not work.made:
         return None
-    return touched_by([one for one in opened if one.segment.id in new], work.target_frequency_ms).wanted
+    tier = work.target_frequency_ms
+    touched = touched_by([one for one in opened if one.segment.id in new], tier)
+    if work.made:
+        there = touched_by(open_segments(store, work.made, directory), tier)
+        touched = touched.without(there, -(-work.whole_from_ns // NS_PER_MS))
+    return touched.wanted
 
 
 def _columns(schema: pa.Schema, source: Merged) -> tuple[Column, ...]:
@@ -145,8 +153,9 @@ def _columns(schema: pa.Schema, source: Merged) -> tuple[Column, ...]:
 
 def _segment_id(work: RollupWork, period: int, number: int) -> UUID:
     whose = str(work.organization), work.collector, work.target_frequency_ms, ROLLUPS.sort_version
-    touched, sources = ([str(segment.id) for segment in some] for some in (work.touched, work.sources))
-    return segment_id("rollup", *whose, sorted(touched), sources, period, number)
+    touched, sources, made = ([str(segment.id) for segment in some] for some in (work.touched, work.sources, work.made))
+    left = (work.whole_from_ns, made) if made else ()
+    return segment_id("rollup", *whose, sorted(touched), sources, period, number, *left)
 
 
 def _read_side(store: ObjectStore, segment: Segment, name: str) -> memoryview | None:
