@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tending_lake import ACME, OTHER, Lake, segment
 
-from lakerunner.bus.topics import CompactBox, compact_boxes, encode
+from lakerunner.bus.topics import CompactBox, SegmentsCommitted, compact_boxes, decode, encode
 from lakerunner.index.commit import Commit
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
@@ -289,6 +289,32 @@ def test_what_the_bus_lost_is_told_of_again(tended: Lake) -> None:
         tended.now += 61
     worker.step()
     assert tended.levels() == [(1, 3)]
+
+
+def told_levels(tended: Lake) -> list[tuple[int, int]]:
+    """(level, segments) of each message of a reminder."""
+    overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000, few=4)
+    remind_merges(tended.index.tending, overdue)
+    tended.relay()
+    subscription = tended.bus.subscribe(["boxer.logs.compact"], "boxer")
+    taken = subscription.take(100, 0)
+    subscription.commit(taken)
+    subscription.close()
+    messages = [decode(delivery.payload) for delivery in taken]
+    return [(one.level, len(one.segments)) for one in messages if isinstance(one, SegmentsCommitted)]
+
+
+def test_a_few_that_something_keeps_apart_are_told_of_at_the_level_of_that(tended: Lake) -> None:
+    tended.commit(segment("a"), segment("between", level=1), segment("b"))
+    tended.age(1000)
+    assert told_levels(tended) == [(0, 2)]  # not so long as for level 1
+    tended.age(1000)
+    assert told_levels(tended) == [(1, 3)]
+    tended.age(5000)
+    assert told_levels(tended) == [(2, 3)]
+    several(tended, 3)
+    tended.age(5000)
+    assert told_levels(tended) == [(0, 5)]  # many make their own way up
 
 
 def test_leftovers_of_several_levels_come_together_in_the_end(tended: Lake) -> None:

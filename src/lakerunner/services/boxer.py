@@ -135,7 +135,7 @@ def _size(box: Message) -> dict[str, str | int]:
         case IngestBox():
             size = {"objects": len(box.sources), "bytes": sum(source.size for source in box.sources)}
         case CompactBox():
-            size = {"frequency_ms": box.frequency_ms, "level": box.level, "segments": len(box.segments)}
+            size = {"frequency_ms": box.frequency_ms, "merge_level": box.level, "segments": len(box.segments)}
         case _:
             size = {"frequency_ms": getattr(box, "frequency_ms", 0), "segments": len(getattr(box, "segments", ()))}
     return {"collector": box.collector, **size}

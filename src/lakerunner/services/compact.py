@@ -89,7 +89,7 @@ class Compaction:
             signal=work.signal,
             collector=work.collector,
             tier=TIER_NAMES.get(work.frequency_ms, work.frequency_ms),
-            level=work.level,
+            merge_level=work.level,
             segments=len(work.segments),
             rows=rows,
             doubles=sum(one.rows for one in work.segments) - rows,

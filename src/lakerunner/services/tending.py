@@ -6,13 +6,15 @@ Bounded per run, and quiet where all goes well. Several processes may do it: a s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from lakerunner.bus.segment_boxes import rollup_patience
 from lakerunner.index.tending import Tending
-from lakerunner.model.merging import LEVELS
+from lakerunner.model.merging import LEVELS, period_of
+from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS
 from lakerunner.model.time import DAY_NS, TimeRange
 from lakerunner.services import meters
@@ -26,12 +28,14 @@ _SAMPLE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Overdue:
-    """After how many seconds a segment counts as forgotten: what it may have to wait, and `reminder_seconds`."""
+    """After how many seconds a segment counts as forgotten: what it may have to wait, and `reminder_seconds`. `few`:
+    so many are worth a merge of their level in any case."""
 
     reminder: float
     merge: float
     roll: float
     target_bytes: int
+    few: int = 16
 
     @classmethod
     def of(cls, settings: Settings) -> Overdue:
@@ -40,19 +44,38 @@ class Overdue:
             settings.compact_max_seconds,
             settings.rollup_max_seconds,
             settings.compact_target_bytes,
+            settings.compact_max_segments // 2,
         )
 
 
 def remind_merges(tending: Tending, overdue: Overdue) -> int:
-    """How many segments were told of. Those of lower levels first: what they make comes to the higher ones."""
+    """How many segments were told of. Those of lower levels first: what they make comes to the higher ones. A few that
+    are overdue for the next level too are left to it: perhaps something that stands between keeps them apart."""
     told: set[UUID] = set()
-    for level, rule in enumerate(LEVELS):
-        seconds = overdue.merge * rule.patience + overdue.reminder
-        found = [one for one in tending.to_merge(level, seconds, overdue.target_bytes) if one.id not in told]
+    found_at = [
+        tending.to_merge(level, overdue.merge * rule.patience + overdue.reminder, overdue.target_bytes)
+        for level, rule in enumerate(LEVELS)
+    ]
+    for level, candidates in enumerate(found_at):
+        later = {one.id for one in found_at[level + 1]} if level + 1 < len(LEVELS) else set()
+        found = [one for one in candidates if one.id not in told]
+        found = [one for group in _groups(found, level) if not _waits(group, later, overdue.few) for one in group]
         tending.remind(to_merge(found, level))
         told.update(one.id for one in found)
     _say("compact", len(told))
     return len(told)
+
+
+def _groups(segments: Sequence[Segment], level: int) -> list[list[Segment]]:
+    groups = defaultdict(list)
+    for one in segments:
+        place = one.organization, one.collector, one.signal, one.frequency_ms, one.sort_version
+        groups[place, period_of(one.time.start_ns, level)].append(one)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _waits(group: Sequence[Segment], later: Collection[UUID], few: int) -> bool:
+    return len(group) < few and all(one.id in later for one in group)
 
 
 def remind_rollups(tending: Tending, overdue: Overdue) -> int:
