@@ -4,7 +4,7 @@ compared number by number.
     python bench/tiers.py [--lake DIR] [--series 150] [--days 30] [--repeat 3] [--only TEXT]
 
 Points are 15 s apart. Raw segments are of one day; all but the last hour's are rolled up into windows of 5 min, 1 h and
-1 d. Files are on the worker's disk and kernels are compiled before anything is measured. "first": a worker that has read
+1 d. Files are on the worker's disk and kernels compiled before anything is measured. "first": a worker that has read
 nothing of this lake yet, which is what a question about so long a time usually meets. "again": one that has just been
 asked the same, and has what it decoded in memory, as far as there is room. Times are the best of several.
 
@@ -19,6 +19,8 @@ import pickle
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

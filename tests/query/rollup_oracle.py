@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from metric_lake import NS, MetricLake
 
+from lakerunner.model.errors import Unavailable
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
 from lakerunner.model.signal import ROLLUPS
@@ -216,6 +217,8 @@ class RollupLake:
     def _picked(
         self, organization: UUID, conditions: Any, frequency: int | None, time: TimeRange
     ) -> tuple[tuple[Segment, ...], int]:
+        if self.away:
+            raise Unavailable("the index is away")
         own = [
             one
             for one in self.all

@@ -3,18 +3,21 @@ queries. What cannot be made of windows is made of samples, and said."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from metric_lake import NS, MetricLake, metric
+from metric_lake import NS, MetricLake, gauge, metric
 from rollup_oracle import RollupLake, points_of, rolled_up
 from sample_lake import OWN
 
+from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import labels_text
 from lakerunner.model.tier import RAW, TIERS, window_end
 from lakerunner.plan.vectors.values import Scalar, Steps, Vector
@@ -24,7 +27,10 @@ from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine
-from lakerunner.query.metrics.reads import lines, to_json
+from lakerunner.query.metrics.pieces import Piece, Untiered, from_batch, to_batch
+from lakerunner.query.metrics.reads import Read, lines, to_json
+from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.metrics.unit import Fetch, MetricsUnit
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 
@@ -237,3 +243,173 @@ def test_every_query_gives_what_raw_points_give(seed: int, tmp_path: Path) -> No
         widths |= {tuple(read.tiles) for read in answer.reads}
     assert any(len(one) > 1 for one in widths)
     assert any(RAW not in one and one for one in widths) or any(one[0] != RAW for one in widths if one)
+
+
+# What windows cannot give
+
+
+def small(
+    directory: Path, *fills: Any, tiers: tuple[int, ...] = TIERS[:3], collectors: tuple[str, ...] = ("default",)
+) -> Tiered:
+    """All of it is rolled up."""
+    lake = MetricLake(directory)
+    for collector in collectors:
+        lake.add(*fills, collector=collector)
+    made = tiered(lake)
+    points = points_of(lake, lake.segments)
+    made.index.roll(one.id for one in lake.segments)
+    for tier in tiers:
+        segments = made.index.add(tier, points, rolled_up(points, tier, lambda *_: True))
+        if tier != tiers[-1]:
+            made.index.roll(one.id for one in segments)
+    return made
+
+
+NUMBERS: list[tuple[int, float | None]] = [(T0 + n * 10_000, float(n % 50)) for n in range(120)]
+STEPS = Steps(T0 + 10 * MINUTE, T0 + 20 * MINUTE, 5 * MINUTE)
+
+
+def read_of(made: Tiered, text: str, steps: Steps = STEPS) -> Read:
+    """Of the one fragment, whose answer is that of raw points."""
+    found, answer = ask(made, text, steps, raw=False)
+    same(found, ask(made, text, steps, raw=True)[0], exact=True)
+    assert found
+    (read,) = answer.reads
+    return read
+
+
+def delta(name: str) -> Any:
+    def fill(one: Any) -> None:
+        one.sum.aggregation_temporality = 1
+        for time, value in NUMBERS:
+            one.sum.data_points.add(
+                time_unix_nano=time * NS, start_time_unix_nano=(time - 10_000) * NS, as_double=value or 0
+            )
+
+    return metric(name, fill)
+
+
+def histogram(name: str) -> Any:
+    def fill(one: Any) -> None:
+        one.histogram.aggregation_temporality = 2
+        for n, (time, _) in enumerate(NUMBERS):
+            one.histogram.data_points.add(
+                time_unix_nano=time * NS, count=2 * n, sum=n, explicit_bounds=[1.0], bucket_counts=[n, n]
+            )
+
+    return metric(name, fill)
+
+
+def test_histograms_deltas_and_several_sources_are_made_of_samples(
+    tmp_path: Path,
+) -> None:
+    fills = [series("up", NUMBERS, False), delta("sent"), histogram("latency")]
+    made = small(tmp_path / "one", *fills, tiers=TIERS[:3])
+    assert read_of(made, "avg_over_time(up[5m])").tier == 5 * MINUTE
+    assert read_of(made, "rate(sent[5m])") == Read(
+        "rate(sent[5m])",
+        RAW,
+        "some of what is selected are deltas",
+        {5 * MINUTE: ((T0 + 5 * MINUTE, T0 + 20 * MINUTE),), RAW: ((T0 + 5 * MINUTE, T0 + 20 * MINUTE),)},
+    )
+    for text in ("rate(latency_count[5m])", "latency_sum", 'latency_bucket{le="1"}'):
+        assert read_of(made, text).reason.startswith("some of what is selected are not numbers")
+    both = small(tmp_path / "two", series("up", NUMBERS, False), collectors=("a", "b"))
+    assert read_of(both, "max_over_time(up[5m])").reason == "a series has points of several sources in one window"
+
+
+def test_a_series_that_moves_to_another_source_is_made_of_windows(tmp_path: Path) -> None:
+    """Its resource changes, as with a new version of a service: other points, the same labels."""
+    old = gauge("up", [(time, value or 0.0) for time, value in NUMBERS[:61]], {"service.version": "1"})
+    new = gauge("up", [(time, value or 0.0) for time, value in NUMBERS[61:]], {"service.version": "2"})
+    made = small(tmp_path / "lake", old, new)
+    for text in ("changes(up[10m])", "delta(up[10m])", "up"):
+        assert read_of(made, text).tier == 5 * MINUTE
+
+
+def test_the_widest_tier_and_why_no_wider(tmp_path: Path) -> None:
+    made = small(tmp_path / "lake", series("up", NUMBERS, False), series("calls", NUMBERS, True))
+    told = {
+        ("up", STEPS): (5 * MINUTE, "not 1h: the first step looks at 1704067800.000 s, which is no multiple of 1h"),
+        ("up offset 10m", Steps(T0 + 10 * MINUTE, T0 + 10 * MINUTE)): (86_400_000, ""),
+        ("up offset 11s", STEPS): (
+            RAW,
+            "not 10s: the first step looks at 1704067789.000 s, which is no multiple of 10s",
+        ),
+        ("rate(calls_total[7m])", STEPS): (MINUTE, "not 5m: the range of 420 s is no multiple of 5m"),
+        ("rate(calls_total[5m])", Steps(T0, T0 + 20 * MINUTE, 90_000)): (
+            10_000,
+            "not 1m: the step of 90 s is no multiple of 1m",
+        ),
+        ("irate(calls_total[5m])", STEPS): (RAW, "irate needs the samples themselves"),
+        ("rate(calls_total[5m] smoothed)", STEPS): (RAW, "it is smoothed: that looks at samples beyond its range"),
+        ("max_over_time(rate(calls_total[5m])[10m:5m])", STEPS): (
+            5 * MINUTE,
+            "not 1h: the range of 300 s is no multiple of 1h",
+        ),
+        ("timestamp(up)", STEPS): (
+            5 * MINUTE,
+            "not 1h: the first step looks at 1704067800.000 s, which is no multiple of 1h",
+        ),
+        ("quantile_over_time(0.5, up[5m])", STEPS): (RAW, "quantile_over_time needs the samples themselves"),
+    }
+    for (text, steps), (tier, reason) in told.items():
+        found, answer = ask(made, text, steps, raw=False)
+        same(found, ask(made, text, steps, raw=True)[0], exact=True)
+        (read,) = answer.reads
+        assert (read.tier, read.reason) == (tier, reason), text
+    _, answer = ask(made, "up", STEPS, raw=True)
+    assert answer.reads[0].reason == "raw points are asked for"
+    _, answer = ask(made, "absent(up)", STEPS, raw=False)
+    assert answer.reads[0].reason == "the samples themselves are asked for"
+
+
+def test_while_the_index_is_away_what_it_said_before_serves(tmp_path: Path) -> None:
+    made = small(tmp_path / "lake", series("up", NUMBERS, False))
+    before, _ = ask(made, "avg_over_time(up[5m])", STEPS, raw=False)
+    made.index.away = True
+    shorter = Steps(STEPS.start + 5 * MINUTE, STEPS.end, STEPS.step)
+    found, answer = ask(made, "avg_over_time(up[5m])", shorter, raw=False)
+    assert found == {labels: points[1:] for labels, points in before.items()}
+    assert "segments as of" in answer.account.degraded
+    with pytest.raises(Unavailable):
+        ask(made, "avg_over_time(up[7m])", STEPS, raw=False)  # of another tier
+    made.index.away = False
+    ask(made, "up", Steps(T0, T0 + 30 * MINUTE, MINUTE), raw=True)
+    made.index.away = True
+    _, answer = ask(made, "avg_over_time(up[7m])", STEPS, raw=False)
+    assert answer.reads[0].reason == "the index cannot be reached: it knows where rollups are"
+
+
+def test_a_worker_elsewhere_says_that_windows_cannot_give_it() -> None:
+    (piece,) = from_batch(to_batch(Piece(Untiered("histograms"))))
+    assert piece.value == Untiered("histograms")
+
+
+def test_a_unit_with_tiles_travels(tmp_path: Path) -> None:
+    made = small(tmp_path / "lake", series("up", NUMBERS, False))
+    tiles = {5 * MINUTE: ((T0, T0 + HOUR), (T0 + 2 * HOUR, T0 + 3 * HOUR)), RAW: ((T0 + HOUR, T0 + 2 * HOUR),)}
+    unit = MetricsUnit(OWN, tuple(made.index.all), Selection((), T0, T0 + HOUR), Fetch(), tiles=tiles)
+    assert MetricsUnit.from_json(json.loads(unit.to_bytes())) == unit
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "tiers.txt"
+
+
+def test_golden(tmp_path: Path) -> None:
+    """`lakerunner promql --explain`, as a file to read: tests/golden/tiers.txt. GOLDEN=rewrite writes it."""
+    made = small(tmp_path / "lake", series("up", NUMBERS, False), series("calls", NUMBERS, True), delta("sent"))
+    made.index.all = [replace(one, rolled=False) if one.frequency_ms == MINUTE else one for one in made.index.all]
+    shown = []
+    for text in (
+        "sum by (job) (rate(calls_total[5m]))",
+        "up / max_over_time(up[7m])",
+        "rate(sent[5m]) + irate(calls_total[5m])",
+        "1 + time()",
+    ):
+        _, answer = ask(made, text, STEPS, raw=False)
+        shown.append("\n".join(["---", text, "---", *lines(to_json(answer.reads))]))
+    found = "\n".join(shown) + "\n"
+    if os.environ.get("GOLDEN") == "rewrite":
+        GOLDEN.write_text(found)
+    assert found == GOLDEN.read_text()
