@@ -1,14 +1,15 @@
 """PromQL over 7 and 30 days from rollups, beside the same questions from raw points: one engine, one run, answers
 compared number by number.
 
-    python bench/tiers.py [--lake DIR] [--series 150] [--days 30] [--repeat 3] [--only TEXT]
+    python bench/tiers.py [--lake DIR] [--series 400] [--days 30] [--repeat 3] [--only TEXT]
 
 Points are 15 s apart. Raw segments are of one day; all but the last hour's are rolled up into windows of 5 min, 1 h and
 1 d. Files are on the worker's disk and kernels compiled before anything is measured. "first": a worker that has read
 nothing of this lake yet, which is what a question about so long a time usually meets. "again": one that has just been
 asked the same, and has what it decoded in memory, as far as there is room. Times are the best of several.
 
-Exit code 1 if an answer differs or a ratio of "first" is past 0.1, in wall time and in CPU time.
+Exit code 1 if an answer differs or a ratio is past 0.1, in wall time and in CPU time. Windows of 5 min, which hold 20
+points, are there for information.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ OPENING = 1_767_225_600_000  # 2026-01-01, ms
 NS = 1_000_000
 TARGET = 0.1
 MADE_TIERS = TIERS[2:]
-QUESTIONS = [  # text, days, step
+QUESTIONS = [  # text, days, step; those of 1 h and more have to meet the target
     ("sum by (job) (rate(http_requests_total[10m]))", 7, 10 * MINUTE),
     ("sum by (job) (rate(http_requests_total[1h]))", 7, HOUR),
     ("max_over_time(queue_usage[1h])", 7, HOUR),
@@ -74,7 +75,7 @@ QUESTIONS = [  # text, days, step
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--lake", type=Path, default=Path("/tmp/lakerunner-tiers-bench"))
-    parser.add_argument("--series", type=int, default=150)
+    parser.add_argument("--series", type=int, default=400)
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default="")
@@ -126,7 +127,7 @@ def measured(asking: Asking, text: str, days: int, steps: Steps, repeat: int) ->
     for when in ("first", "again"):
         raws, tiers = best[when, True], best[when, False]
         ratios = tiers / raws
-        missed = when == "first" and min(ratios) > TARGET
+        missed = steps.step >= HOUR and min(ratios) > TARGET
         good &= not missed
         print(
             f"  {when}  raw {raws[0]:8.1f} ms, CPU {raws[1]:8.1f}   tiers {tiers[0]:7.1f} ms, CPU {tiers[1]:7.1f}"

@@ -112,7 +112,7 @@ class RolledBlocks:
         identities = _identities(segments, tables, block.plain, numbers)
         with self._owner.files(segments, numbers, block, _hull(times), stored_columns(self._facts)) as (files, account):
             self._took(account, [file.segment for file in files.values()])
-            return rollup_rows(block.plain, files, identities, times, self._facts)
+            return rollup_rows(block.plain, files, identities, times, self._facts, self._owner.reading_pool)
 
     def _raw(self, segments: tuple[Segment, ...], block: Block, numbers: list[int]) -> WindowRows:
         times = self._tiles.get(RAW, ())

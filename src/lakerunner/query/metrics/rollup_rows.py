@@ -8,6 +8,7 @@ read for; a window that holds histograms is NotTiered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ _COLUMNS = {
     rolled.CHANGES: "chq_rollup_changes",
     rolled.STALE_TIME: "chq_rollup_stale_timestamp",
 }
+_TIMES = frozenset({rolled.FIRST_TIME, rolled.LAST_TIME, rolled.STALE_TIME})
 _NONE: Any = np.zeros(0, np.int64)
 _ALL: Any = np.zeros(0, np.bool_)
 
@@ -74,10 +76,15 @@ def rollup_rows(
     identities: Mapping[int, Ints],
     times: Sequence[Interval],
     facts: Sequence[str],
+    pool: Executor,
 ) -> WindowRows:
     """`files` by the number of the segment's table; `identities` likewise, of each of its entries in the part's
     order."""
-    read = [stretch for number in files for stretch in _stretches(part, number, files[number], times, facts)]
+
+    def stretches(number: int) -> list[_Stretch]:
+        return list(_stretches(part, number, files[number], times, facts))
+
+    read = [stretch for found in pool.map(stretches, files) for stretch in found]
     sizes = np.zeros(len(part.entries.first), np.int64)
     for stretch in read:
         sizes[stretch.entries] += stretch.high - stretch.low
@@ -168,9 +175,12 @@ def _numbers(column: Any, fact: str, rows: int) -> Numbers:
         column = column.chunk(0)
     valid: Bools = np.asarray(column.is_valid()) if column.null_count else _ALL
     if pa.types.is_timestamp(column.type):
-        return Numbers(_NONE, column.cast(pa.int64()).fill_null(0).to_numpy() // NS_PER_MS, valid)
-    filled = column.fill_null(0).to_numpy(zero_copy_only=False)
-    return Numbers(_NONE, filled.astype(np.int64) if whole else filled, valid)
+        column = column.view(pa.int64())
+    filled = column.fill_null(0) if column.null_count else column
+    values = filled.to_numpy(zero_copy_only=False)
+    if fact == ENDS or fact in _TIMES:
+        values = values // NS_PER_MS
+    return Numbers(_NONE, values.astype(np.int64 if whole else np.float64), valid)  # its own, and not Arrow's
 
 
 def inside(ends: Ints, times: Sequence[Interval]) -> Bools:
