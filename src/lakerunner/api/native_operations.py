@@ -61,6 +61,8 @@ _PROMQL: Schema = {
         "step": {"type": ["string", "integer"], "description": "seconds, or 15s; by default one that fits a graph"},
         "instant": {"type": "boolean", "description": "at `e` alone"},
         "partial": {"type": "boolean", "description": "what cannot be read is named; by default true of events"},
+        "tier": {"type": "string", "enum": ["raw"], "description": "raw: no rollups are read"},
+        "explain": {"type": "boolean", "description": "the last word has `reads`: which tiers were read"},
         "format": {"type": "string", "enum": ["sse", "json"], "description": "instead of the Accept header"},
     },
 }

@@ -42,6 +42,7 @@ _OF_QUERIES = (
     _text("lookback_delta", "how far an instant selector looks back; by default 5m"),
     _text("stats", "true: what the answer took"),
     _text("partial_response", "true: what cannot be read is named in `warnings` instead of being an error"),
+    _text("tier", "raw: no rollups are read"),
 )
 
 
