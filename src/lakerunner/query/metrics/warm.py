@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from lakerunner.plan.vectors.evaluate import evaluate
-from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.plan.vectors.expression import NOWHERE, Matcher
+from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.rolled import COUNT, WHOLE_NUMBERS, Rolled, RolledRange
 from lakerunner.plan.vectors.values import Samples, Steps
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
@@ -36,6 +38,16 @@ def warm() -> None:
     steps = Steps(60_000, 600_000, 60_000)
     for text in _USUAL:
         evaluate(resolve(parse(text), steps, False), steps, _Few(), FUNCTIONS)
+    for function in FUNCTIONS.values():
+        if function.windows is not None:
+            function.windows.evaluate(_few_windows(function.windows.facts, steps))
+
+
+def _few_windows(facts: tuple[str, ...], steps: Steps) -> RolledRange:
+    ends = np.arange(60_000, 660_000, 60_000, dtype=np.int64)
+    numbers = {fact: ends.copy() if fact in WHOLE_NUMBERS else ends * 1.0 for fact in (COUNT, *facts)}
+    windows = Rolled([(("job", "a"),)], np.array([0, len(ends)]), ends, numbers)
+    return RolledRange(windows, steps.times, 120_000, NOWHERE, Notes())
 
 
 class _Few:
