@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,16 @@ def test_only_times_behind_the_start_up_to_the_end_are_there(lake: MetricLake) -
     assert lake.samples(named("up"), (T0 + 10, T0 + 20)) == {}
 
 
-@pytest.mark.parametrize("first_is_later", [False, True])
-def test_of_two_values_of_one_time_the_one_ingested_later_counts(lake: MetricLake, first_is_later: bool) -> None:
+@pytest.mark.parametrize(("first_is_later", "other"), [(False, "default"), (True, "default"), (True, "other")])
+def test_of_two_values_of_one_time_the_one_ingested_later_counts(
+    lake: MetricLake, first_is_later: bool, other: str
+) -> None:
+    """Of one collector; of two the one of the collector whose name is the later one."""
     lake.add(gauge("up", [(T0, 1.0), (T0 + 10, 2.0), (T0 + 20, 3.0)]))
-    lake.add(gauge("up", [(T0 + 5, 7.0), (T0 + 10, 8.0), (T0 + 20, 3.0), (T0 + 30, 9.0)]), collector="other")
+    lake.add(gauge("up", [(T0 + 5, 7.0), (T0 + 10, 8.0), (T0 + 20, 3.0), (T0 + 30, 9.0)]), collector=other)
     if first_is_later:
-        from dataclasses import replace
-
         lake.segments[0] = replace(lake.segments[0], ingested=99)
-    at_10 = 2.0 if first_is_later else 8.0
+    at_10 = 2.0 if first_is_later and other == "default" else 8.0
     expected = [(T0, 1.0), (T0 + 5, 7.0), (T0 + 10, at_10), (T0 + 20, 3.0), (T0 + 30, 9.0)]
     assert lake.samples(named("up")) == {prom("up"): expected}
 
@@ -63,10 +65,12 @@ def test_nanoseconds_are_cut_to_milliseconds_and_the_later_row_counts(lake: Metr
 
 
 def test_two_otlp_series_of_the_same_prometheus_labels_are_one(lake: MetricLake) -> None:
+    """Of one ms the point of the later one in the order of segments counts, whenever it was ingested."""
     lake.add(gauge("a.b", [(T0, 1.0), (T0 + 20, 3.0)]), gauge("a_b", [(T0 + 10, 2.0), (T0 + 20, 3.0)]))
-    lake.add(gauge("a.b", [(T0 + 10, 5.0)]))
-    assert lake.samples(named("a_b")) == {prom("a_b"): [(T0, 1.0), (T0 + 10, 5.0), (T0 + 20, 3.0)]}
-    assert lake.samples(named("a.b")) == {prom("a.b"): [(T0, 1.0), (T0 + 10, 5.0), (T0 + 20, 3.0)]}
+    lake.add(gauge("a.b", [(T0 + 10, 5.0), (T0 + 30, 6.0)]))
+    own = [(T0, 1.0), (T0 + 10, 2.0), (T0 + 20, 3.0), (T0 + 30, 6.0)]
+    assert lake.samples(named("a_b")) == {prom("a_b"): own}
+    assert lake.samples(named("a.b")) == {prom("a.b"): [(T0, 1.0), (T0 + 10, 5.0), (T0 + 20, 3.0), (T0 + 30, 6.0)]}
 
 
 def test_integers_past_53_bits_points_without_a_value_and_stale_markers(lake: MetricLake) -> None:

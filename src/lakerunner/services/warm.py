@@ -10,12 +10,13 @@ import threading
 from lakerunner.api.formats.series_rows import warm as warm_rows
 from lakerunner.pipeline.segments import warm as warm_readers
 from lakerunner.query.metrics.kernels import warm as warm_scans
+from lakerunner.query.metrics.ties import warm as warm_ties
 from lakerunner.query.metrics.warm import warm as warm_functions
 from lakerunner.query.metrics.window_kernels import warm as warm_windows
 
 
 def warm_queries() -> None:
-    for warm in (warm_scans, warm_windows, warm_functions, warm_rows):
+    for warm in (warm_scans, warm_ties, warm_windows, warm_functions, warm_rows):
         warm()
 
 

@@ -59,7 +59,12 @@ def exemplars_of(
                 if start <= exemplar.time <= end and test(labels):
                     found.setdefault(labels, {})[exemplar] = None
         for labels, exemplars in found.items():
-            yield labels, sorted(exemplars, key=lambda one: one.time)
+            yield labels, sorted(exemplars, key=lambda one: in_order(one.time, one.labels, one.value))
+
+
+def in_order(time: int, labels: Labels, value: float) -> tuple[object, ...]:
+    """What exemplars are sorted by: their time, and of one time what does not depend on the segments they are in."""
+    return time, labels, value != value, value
 
 
 def _of_block(block: Block, reading: Reading) -> Iterator[tuple[Labels, Exemplar]]:

@@ -1,8 +1,9 @@
 """Points of segments to the samples of series: the loops over every point, in machine code.
 
 An entry is the points of one stored series in one segment. It has a slot in the samples of its Prometheus series, in
-the order in which segments were ingested: so of two samples of one time the later one counts. What always holds: after
-`settle` and `merge` a series' times ascend and none is there twice.
+the order of entries: so of two samples of one time the later one counts. Where that is for their nanoseconds to say,
+which are not here, `merge` tells, and ties.py decides. What always holds: after `settle` and `merge` a series' times
+ascend and none is there twice.
 """
 
 from __future__ import annotations
@@ -56,6 +57,13 @@ class Out(NamedTuple):
     times: Any
     values: Any
     starts: Any
+
+
+class Runs(NamedTuple):
+    """Samples that are of one entry stand together: where each run begins, and the stored series that it is of."""
+
+    begin: Any
+    stored: Any
 
 
 @njit(cache=True, nogil=True)
@@ -164,14 +172,16 @@ def place_points(entries: Any, slots: Any, points: Any, between: Any, out: Any) 
 @njit(cache=True, nogil=True)
 def settle(groups: Any, slots: Any, out: Any, index: Any) -> Any:
     """Close the gaps that slots have behind them. `groups` are the offsets of series in the entries. Returns the
-    offsets of series in the samples, and which series have times that do not ascend."""
+    offsets of series in the samples, which series have times that do not ascend, and where entries now begin."""
     series = len(groups) - 1
     offsets, unsorted = np.zeros(series + 1, np.int64), np.zeros(series, np.bool_)
+    begins = np.zeros(len(slots.begin), np.int64)
     at = 0
     for number in range(series):
         last, any_before = np.int64(0), False
         for entry in range(groups[number], groups[number + 1]):
             begin, size = slots.begin[entry], slots.cursor[entry] - slots.begin[entry]
+            begins[entry] = at
             if size == 0:
                 continue
             if slots.unsorted[entry] or (any_before and out.times[begin] <= last):
@@ -181,7 +191,7 @@ def settle(groups: Any, slots: Any, out: Any, index: Any) -> Any:
                 _move(out, index, begin, at, size)
             at += size
         offsets[number + 1] = at
-    return offsets, unsorted
+    return offsets, unsorted, begins
 
 
 @njit(cache=True, nogil=True)
@@ -208,9 +218,10 @@ def disorder(offsets: Any, times: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def merge(offsets: Any, unsorted: Any, out: Any, index: Any) -> Any:
+def merge(offsets: Any, unsorted: Any, out: Any, index: Any, entries: Any) -> Any:
     """Sort the series that are not sorted, of samples of one time keep the last. Returns the new offsets; the samples
-    in front of the last of them are what is left."""
+    in front of the last of them are what is left. And the series in which another one than the last may count: two
+    entries of one stored series say different things of one ms."""
     longest = 0
     for number in range(len(unsorted)):
         if unsorted[number]:
@@ -219,9 +230,10 @@ def merge(offsets: Any, unsorted: Any, out: Any, index: Any) -> Any:
     order, spare = np.empty(longest, np.int64), np.empty(longest, np.int64)
     times = np.empty(longest, np.int64)
     values = np.empty(longest, np.float64)
+    bits = values.view(np.int64)
     starts = np.empty(longest if len(out.starts) else 0, np.int64)
     indexes = np.empty(longest if len(index) else 0, np.int64)
-    moved = np.zeros(len(offsets), np.int64)
+    moved, tied = np.zeros(len(offsets), np.int64), np.zeros(len(unsorted), np.bool_)
     at = 0
     for number in range(len(unsorted)):
         begin, size = offsets[number], offsets[number + 1] - offsets[number]
@@ -231,17 +243,27 @@ def merge(offsets: Any, unsorted: Any, out: Any, index: Any) -> Any:
             at += size
             moved[number + 1] = at
             continue
-        sorted_ = _ordered(out.times[begin : begin + size], runs, order, spare)
+        sorted_ = ordered(out.times[begin : begin + size], runs, order, spare)
         for place in range(size):
             times[place], values[place] = out.times[begin + place], out.values[begin + place]
             if len(starts):
                 starts[place] = out.starts[begin + place]
             if len(indexes):
                 indexes[place] = index[begin + place]
+        differ = False
         for place in range(size):
             source = sorted_[place]
             if place + 1 < size and times[sorted_[place + 1]] == times[source]:
+                after = sorted_[place + 1]
+                if len(index) or bits[source] != bits[after] or (len(starts) and starts[source] != starts[after]):
+                    differ = True
                 continue
+            if differ:
+                first = place
+                while first > 0 and times[sorted_[first - 1]] == times[source]:
+                    first -= 1
+                tied[number] |= _is_tied(begin, sorted_[first : place + 1], entries)
+                differ = False
             out.times[at], out.values[at] = times[source], values[source]
             if len(starts):
                 out.starts[at] = starts[source]
@@ -249,11 +271,28 @@ def merge(offsets: Any, unsorted: Any, out: Any, index: Any) -> Any:
                 index[at] = indexes[source]
             at += 1
         moved[number + 1] = at
-    return moved
+    return moved, tied
 
 
 @njit(cache=True, nogil=True)
-def _ordered(times: Any, runs: Any, order: Any, spare: Any) -> Any:
+def _is_tied(begin: Any, places: Any, entries: Any) -> Any:
+    """Whether two of these samples, which are in the order of entries, are of one stored series and of two entries."""
+    before = run_of(entries, begin + places[0])
+    for place in places[1:]:
+        run = run_of(entries, begin + place)
+        if run != before and entries.stored[run] == entries.stored[before]:
+            return True
+        before = run
+    return False
+
+
+@njit(cache=True, nogil=True)
+def run_of(runs: Any, place: Any) -> Any:
+    return np.searchsorted(runs.begin, place, side="right") - 1
+
+
+@njit(cache=True, nogil=True)
+def ordered(times: Any, runs: Any, order: Any, spare: Any) -> Any:
     """The places of these times in ascending order, equal ones as they stand: runs that ascend are merged two by
     two."""
     size = len(times)
@@ -300,7 +339,7 @@ def warm() -> None:
     count_points(order, slots, points, (-1, 1), some.copy())
     place_points(order, slots, points, (-1, 1), out)
     settle(offsets, slots, out, some[:0])
-    merge(offsets, disorder(offsets, out.times), out, some[:0])
+    merge(offsets, disorder(offsets, out.times), out, some[:0], Runs(some, some))
 
 
 def read_only(array: Any) -> Any:

@@ -1,11 +1,12 @@
 """Which points of which segments are the samples of which Prometheus series, before any point is read.
 
-Comes in: the tables of series of some segments, in the order in which these were ingested, and what matchers found.
-Goes out: groups of entries. An entry is the points of one stored series in one segment; a group is all entries that
-make up one Prometheus series, or the ones that differ in a further label (`le`, `quantile`) alone.
+Comes in: the tables of series of some segments, in the order of these, and what matchers found. Goes out: groups of
+entries. An entry is the points of one stored series in one segment; a group is all entries that make up one Prometheus
+series, or the ones that differ in a further label (`le`, `quantile`) alone.
 
-What always holds: groups are ordered by metric name, then by their smallest series digest; entries of a group by
-segment and row. The same segments give the same layout on every worker, and so the same shards and blocks.
+What always holds: groups are ordered by metric name, then by their smallest series digest; entries of a group by stored
+series, as segments order these, then by segment. The same segments give the same layout on every worker, and so the
+same shards and blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lakerunner.query.metrics.kernels import chosen_entries, sort_into
 from lakerunner.query.metrics.matching import Matchers
 from lakerunner.query.metrics.selection import Shard
 from lakerunner.query.metrics.series import Known, SeriesTable
-from lakerunner.query.metrics.view import FURTHER_LABEL, SPREAD, Facet, Kind
+from lakerunner.query.metrics.view import FURTHER_LABEL, SPREAD, Facet, Kind, StoredSeries
 
 _Key = tuple[Labels, str | None]  # labels in common, and the further label of a spread group
 _BLOCKS_KNOWN = 64
@@ -33,8 +34,8 @@ _SPREAD_WEIGHT = 16  # as many samples a point of a spread group counts for
 
 @dataclass(frozen=True)
 class Entries:
-    """Arrays of equal length. `text` is the further label's value of an entry that is one series of a spread group, as
-    a number of `Layout.texts`, or -1."""
+    """Arrays of equal length. `stored` numbers the stored series of all groups in the order of entries. `text` is the
+    further label's value of an entry that is one series of a spread group, as a number of `Layout.texts`, or -1."""
 
     table: Ints
     first: Ints
@@ -42,6 +43,7 @@ class Entries:
     kind: Ints
     delta: Bools
     text: Ints
+    stored: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,7 @@ class Layout:
 
     @property
     def bytes(self) -> int:
-        return 48 * len(self.entries.first) + 100 * len(self.labels) + 1000
+        return 56 * len(self.entries.first) + 100 * len(self.labels) + 1000
 
     @cached_property
     def weights(self) -> Ints:
@@ -113,6 +115,7 @@ class Part:
 
     def __init__(self, layout: Layout, groups: Ints) -> None:
         sizes = np.diff(layout.offsets)[groups]
+        self.layout = layout
         self.groups = groups
         self.offsets: Ints = np.append(0, np.cumsum(sizes))
         chosen = ranges(layout.offsets[groups], sizes)
@@ -124,11 +127,16 @@ class Part:
             every.kind[chosen],
             every.delta[chosen],
             every.text[chosen],
+            every.stored[chosen],
         )
         self.labels = [layout.labels[n] for n in groups.tolist()]
 
     def __len__(self) -> int:
         return len(self.groups)
+
+    def only(self, chosen: Bools) -> Part:
+        """These of the groups."""
+        return Part(self.layout, self.groups[chosen])
 
     @cached_property
     def kinds(self) -> tuple[Kind, ...]:
@@ -137,6 +145,12 @@ class Part:
     @cached_property
     def has_delta(self) -> bool:
         return bool(self.entries.delta.any())
+
+    @cached_property
+    def is_mixed(self) -> bool:
+        """Whether a group is of more than one stored series."""
+        changes = np.diff(self.entries.stored) != 0
+        return bool(changes[np.diff(self.group_of) == 0].any())
 
     @cached_property
     def by_table(self) -> dict[int, Ints]:
@@ -168,7 +182,8 @@ def lay_out(known: Known, tables: Sequence[SeriesTable], matchers: Matchers) -> 
     place = np.zeros(len(seen.facets) + 1, np.int64)
     place[there] = np.arange(len(there))
     of = place[facets]
-    order, offsets = sort_into(grouping.group[of], len(grouping.labels))
+    order, ends = sort_into(grouping.rank[of], len(there))
+    offsets = ends[grouping.firsts]
     starts = np.cumsum([0, *(len(table.numbers) for table in tables)])
     rows, of = rows[order], of[order]
     first, count = (
@@ -182,13 +197,15 @@ def lay_out(known: Known, tables: Sequence[SeriesTable], matchers: Matchers) -> 
         grouping.kind[of],
         grouping.delta[of],
         grouping.text[of],
+        grouping.rank[of],
     )
     spread, further = np.array(grouping.spread, bool), grouping.further
     return Layout(grouping.labels, offsets, entries, spread, further, grouping.texts, grouping.metrics)
 
 
 class _Grouping:
-    """Facets put into groups. All arrays are by facet."""
+    """Facets put into groups. All arrays are by facet, but for `firsts`: the facets of group n have the ranks
+    firsts[n]:firsts[n + 1], in the order of their stored series."""
 
     def __init__(self, known: Known, facets: Sequence[Facet], numbers: Sequence[int]) -> None:
         series = [known.series[number] for number in numbers]
@@ -207,6 +224,18 @@ class _Grouping:
         self.labels = [labels for labels, _ in ordered]
         self.spread = [further is not None for _, further in ordered]
         self.further = [further or "" for _, further in ordered]
+        self.rank, self.firsts = self._ranks(series)
+
+    def _ranks(self, series: Sequence[StoredSeries]) -> tuple[Ints, Ints]:
+        order, firsts = sort_into(self.group, len(self.labels))
+        for group in np.flatnonzero(np.diff(firsts) > 1).tolist():
+            own = slice(int(firsts[group]), int(firsts[group + 1]))
+            order[own] = sorted(
+                order[own].tolist(), key=lambda n: (series[n].metric, series[n].digest, int(self.kind[n]))
+            )
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return rank, firsts
 
     def _keys(self, facets: Sequence[Facet]) -> list[_Key]:
         """A facet that is one of the series of a spread group belongs to it."""

@@ -20,6 +20,7 @@ from lakerunner.query.assign import UnitSize, assign
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import Listing
 from lakerunner.query.metrics.conditions import metric_conditions
+from lakerunner.query.metrics.exemplars import in_order
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.pieces import Listed
 from lakerunner.query.metrics.selection import Selection
@@ -80,7 +81,7 @@ class Lists:
             for one, value, time in exemplars:
                 named = _labels(one)
                 own[named, value, time] = {"labels": named, "value": float(value), "timestamp": time}
-        rows = [(labels, sorted(own.values(), key=_time)) for labels, own in sorted(found.items())]
+        rows = [(labels, sorted(own.values(), key=_in_order)) for labels, own in sorted(found.items())]
         return Listing(rows[:limit], len(rows) > limit, self.account)
 
     def _sorted(self, task: List, selectors: Selectors, read: Callable[[Any], Any]) -> Listing:
@@ -112,5 +113,5 @@ def _labels(row: Iterable[Sequence[str]]) -> Labels:
     return tuple((name, value) for name, value in row)
 
 
-def _time(exemplar: dict[str, Any]) -> int:
-    return int(exemplar["timestamp"])
+def _in_order(exemplar: dict[str, Any]) -> Any:
+    return in_order(exemplar["timestamp"], exemplar["labels"], exemplar["value"])

@@ -120,9 +120,9 @@ class SegmentFile:
             if wanted.any():
                 yield group, wanted
 
-    def read(self, group: int, columns: tuple[str, ...]) -> RowGroup:
+    def read(self, group: int, columns: tuple[str, ...], *, exact: bool = False) -> RowGroup:
         """At once: what is not kept is read when it is asked for."""
-        return RowGroup(self, group, tuple(name for name in columns if name in self.columns))
+        return RowGroup(self, group, tuple(name for name in columns if name in self.columns), exact=exact)
 
     def table(self, group: int, columns: tuple[str, ...]) -> pa.Table:
         leaves = [leaf for name in columns for leaf in self.footprint.leaves[name]]
@@ -134,15 +134,17 @@ class SegmentFile:
 
 
 class RowGroup:
-    """Columns of a row group; `base` is its first row's number in the segment."""
+    """Columns of a row group; `base` is its first row's number in the segment. Times of points are ms, or where these
+    are to be `exact`, ns."""
 
-    def __init__(self, file: SegmentFile, group: int, columns: tuple[str, ...]) -> None:
+    def __init__(self, file: SegmentFile, group: int, columns: tuple[str, ...], *, exact: bool = False) -> None:
         self.base, end = file.footprint.rows[group]
         self.rows = end - self.base
         self.may_have_histograms = file.footprint.histograms[group]
         self._file = file
         self._group = group
         self._columns = columns
+        self._exact = exact
 
     @cached_property
     def _table(self) -> pa.Table:
@@ -163,6 +165,11 @@ class RowGroup:
         column = self.column("timestamp")
         found: Ints = _NO_INTS if column is None else _values(column, np.int64)
         return found
+
+    @property
+    def times(self) -> Ints:
+        """Of points."""
+        return self._times if self._exact else self.times_ms
 
     @cached_property
     def times_ms(self) -> Ints:
@@ -210,14 +217,16 @@ class RowGroup:
 
     def moments(self) -> Points:
         """The times alone."""
-        return Points(self.base, *map(read_only, (self.times_ms, _NO_DOUBLES, _ALL, _NO_INTS)))
+        return Points(self.base, *map(read_only, (self.times, _NO_DOUBLES, _ALL, _NO_INTS)))
 
     def _key(self, name: str) -> tuple[object, ...]:
         segment = self._file.segment
         return segment.organization, segment.id, self._group, name
 
     def _points(self, numbers: Numbers, starts: bool) -> Points:
-        return Points(self.base, *map(read_only, (*numbers, self.starts_ms if starts else _NO_INTS)))
+        starts_ms = self.starts_ms if starts else _NO_INTS
+        times = self._times if self._exact else numbers.times
+        return Points(self.base, *map(read_only, (times, numbers.values, numbers.valid, starts_ms)))
 
     def _numbers(self) -> Numbers:
         doubles, ints = self.column("value"), self.column("int_value")

@@ -1,15 +1,15 @@
 """The samples of a block: its segments read, two at a time or as many as there are cores, and put together.
 
 Comes in: a block of a layout, and its segments' files. Goes out: Samples. What always holds: of each series the times
-ascend, none is there twice, all are of (start, end]; of two points of one time the one of the segment that was
-ingested later counts, of one segment the one in the later row.
+ascend, none is there twice, all are of (start, end]; of the points of one ms the last by stored series, nanosecond,
+collector, ingest and row counts. So it does not matter which segments these are in: they may be merged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,13 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of, labels_text
+from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.plan.vectors.arrays import STALE, Bools, Ints, Objects
 from lakerunner.plan.vectors.values import NO_SAMPLES, Samples
 from lakerunner.query.metrics.kernels import (
+    NS_PER_MS,
     Out,
+    Runs,
     Slots,
     count_points,
     disorder,
@@ -33,7 +36,8 @@ from lakerunner.query.metrics.layout import Block, Part
 from lakerunner.query.metrics.matching import Test
 from lakerunner.query.metrics.natives import OTLP_COLUMNS, SENT_COLUMNS, TooCoarse, otlp_histograms, sent_histograms
 from lakerunner.query.metrics.reading import RowGroup, SegmentFile, explained
-from lakerunner.query.metrics.spread import Between, Flat, Texts, flat_samples
+from lakerunner.query.metrics.spread import Between, Flat, Texts, Within, flat_samples
+from lakerunner.query.metrics.ties import merge_exactly, overlay
 from lakerunner.query.metrics.view import Kind
 
 _NUMBERS = ("value", "int_value")
@@ -52,18 +56,23 @@ Files = Mapping[int, SegmentFile]
 @dataclass(frozen=True)
 class Reading:
     """`files` by the number of the segment's table; a segment without one has no point in `between`, (start, end] in
-    ms."""
+    ms, or where times are to be `exact`, in ns."""
 
     files: Files
     between: Between
     pool: Executor
+    exact: bool = False
+
+    def exactly(self) -> Reading:
+        start, end = (min(max((at + 1) * NS_PER_MS - 1, MIN_NS), MAX_NS) for at in self.between)
+        return replace(self, between=(start, end), exact=True)
 
 
 def block_samples(block: Block, reading: Reading, test: Test) -> Samples:
     """`test` is what decides on the further labels of spread groups."""
     parts = []
     if len(block.plain):
-        parts.append(_Plain(block.plain, reading).samples())
+        parts.append(_plain(block.plain, reading))
     if len(block.spread):
         parts.append(_spread(block, reading, test))
     return joined(parts)
@@ -81,6 +90,14 @@ def columns_of(part: Part, columns: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(wanted & columns))
 
 
+def _plain(part: Part, reading: Reading) -> Samples:
+    found, tied = _Plain(part, reading).samples()
+    if tied.any():
+        exact, _ = _Plain(part.only(tied), reading.exactly()).samples()
+        overlay(found, tied, exact)
+    return found
+
+
 class _Plain:
     """Groups of which each point is one sample at most."""
 
@@ -95,7 +112,8 @@ class _Plain:
         self._any_histogram = False
         self._read: dict[int, list[tuple[RowGroup, Ints]]] = {}
 
-    def samples(self) -> Samples:
+    def samples(self) -> tuple[Samples, Bools]:
+        """And the groups of which only exact times can tell (`merge`)."""
         work = [(n, entries) for n, entries in self._part.by_table.items() if n in self._reading.files]
         edges = [one for one in work if not self._inside(one[0])]
         inside = np.zeros(max(self._part.by_table, default=0) + 1, bool)
@@ -111,8 +129,8 @@ class _Plain:
         """Whether all of the segment's points are in the range, so that none need be counted first."""
         file = self._reading.files[number]
         start, end = self._reading.between
-        time = file.segment.time
-        return file.held.rows is None and start < time.start_ns // 10**6 and (time.end_ns - 1) // 10**6 <= end
+        time, unit = file.segment.time, 1 if self._reading.exact else NS_PER_MS
+        return file.held.rows is None and start < time.start_ns // unit and (time.end_ns - 1) // unit <= end
 
     def _allot(self, planned: Ints) -> None:
         ends = np.cumsum(planned)
@@ -134,7 +152,7 @@ class _Plain:
         columns = columns_of(self._part, file.columns)
         of = self._part.entries
         for group, wanted in file.groups(of.first[entries], of.rows[entries]):
-            yield file.read(group, columns), entries[wanted]
+            yield file.read(group, columns, exact=self._reading.exact), entries[wanted]
 
     def _count(self, planned: Ints, work: tuple[int, Ints]) -> None:
         number, entries = work
@@ -178,7 +196,7 @@ class _Plain:
         """The entry's rows in the row group with a time that is asked for."""
         low = max(int(self._slots.first[entry]) - group.base, 0)
         high = min(int(self._slots.first[entry] + self._slots.rows[entry]) - group.base, group.rows)
-        times = group.times_ms[low:high]
+        times = group.times[low:high]
         start, end = self._reading.between
         found: Ints = low + np.flatnonzero((times > start) & (times <= end))
         return found
@@ -231,7 +249,7 @@ class _Plain:
         """`stale` are the places of stale markers; None: where there is no histogram."""
         at = int(self._slots.cursor[entry])
         span = slice(at, at + len(rows))
-        times = group.times_ms[rows]
+        times = group.times[rows]
         marked = [n for n, one in enumerate(histograms) if one is None] if stale is None else stale
         values[marked] = STALE
         self._out.times[span], self._out.values[span] = times, values
@@ -245,20 +263,25 @@ class _Plain:
             self._histograms[span] = np.array([*histograms, None], object)[:-1]
         self._slots.cursor[entry] = at + len(rows)
 
-    def _settled(self) -> Samples:
+    def _settled(self) -> tuple[Samples, Bools]:
         if not self._any_histogram:
             self._histograms = None
         index = np.arange(len(self._out.times)) if self._histograms is not None else _NONE
-        offsets, unsorted = settle(self._part.offsets, self._slots, self._out, index)
-        return finished(self._part.labels, offsets, unsorted, self._out, index, self._histograms)
+        offsets, unsorted, begins = settle(self._part.offsets, self._slots, self._out, index)
+        runs = Runs(begins, self._part.entries.stored)
+        if self._reading.exact:
+            offsets, tied = merge_exactly(offsets, self._out, index, runs), np.zeros(len(unsorted), bool)
+        else:
+            offsets, tied = merged(offsets, unsorted, self._out, index, runs)
+        return finished(self._part.labels, offsets, self._out, index, self._histograms), tied
 
 
-def finished(
-    labels: Sequence[Labels], offsets: Ints, unsorted: Bools, out: Out, index: Ints, histograms: Objects | None
-) -> Samples:
-    """Sorted, each time once. `index` says of each sample where its histogram stands."""
-    if unsorted.any():
-        offsets = merge(offsets, unsorted, out, index)
+def merged(offsets: Ints, unsorted: Bools, out: Out, index: Ints, runs: Runs) -> tuple[Ints, Bools]:
+    return merge(offsets, unsorted, out, index, runs) if unsorted.any() else (offsets, np.zeros(len(unsorted), bool))
+
+
+def finished(labels: Sequence[Labels], offsets: Ints, out: Out, index: Ints, histograms: Objects | None) -> Samples:
+    """`index` says of each sample where its histogram stands."""
     size = int(offsets[-1])
     return Samples(
         labels,
@@ -273,15 +296,17 @@ def finished(
 def _spread(block: Block, reading: Reading, test: Test) -> Samples:
     part, layout = block.spread, block.layout
     texts = Texts(layout.texts)
+    within = Within(reading.between, reading.exact)
     flats: list[Flat] = []
     for number, entries in part.by_table.items():
         if number in reading.files:
             with explained(reading.files[number].segment):
-                flats += flat_samples(reading.files[number], part, entries, texts, reading.between)
+                flats += flat_samples(reading.files[number], part, entries, texts, within)
     if not flats:
         return NO_SAMPLES
-    group, text, times, values, starts = (
-        np.concatenate([getattr(one, name) for one in flats]) for name in ("group", "text", "times", "values", "starts")
+    group, entry, text, times, values, starts = (
+        np.concatenate([getattr(one, name) for one in flats])
+        for name in ("group", "entry", "text", "times", "values", "starts")
     )
     known = texts.all
     further = [layout.further[n] for n in part.groups.tolist()]
@@ -289,6 +314,8 @@ def _spread(block: Block, reading: Reading, test: Test) -> Samples:
     allowed[""] = np.ones(len(known), bool)
     keep = np.array([allowed[name] for name in further])
     kept = np.flatnonzero(keep[group, text])
+    if part.is_mixed:  # otherwise segments come in the order of entries
+        kept = kept[sort_into(entry[kept], len(part.entries.first))[0]]
     key = group[kept] * len(known) + text[kept]
     numbers = np.flatnonzero(np.bincount(key, minlength=1)) if len(key) else _NONE
     dense = np.zeros(len(further) * len(known), np.int64)
@@ -300,7 +327,14 @@ def _spread(block: Block, reading: Reading, test: Test) -> Samples:
         labels_of({**dict(part.labels[n // len(known)]), further[n // len(known)]: known[n % len(known)]})
         for n in numbers.tolist()
     ]
-    return finished(labels, offsets, disorder(offsets, out.times), out, _NONE, None)
+    begins = np.flatnonzero(np.diff(entry[taken], prepend=-1) | np.diff(dense[key][order], prepend=-1))
+    runs = Runs(begins, part.entries.stored[entry[taken[begins]]])
+    if reading.exact:
+        return finished(labels, merge_exactly(offsets, out, _NONE, runs), out, _NONE, None)
+    offsets, tied = merged(offsets, disorder(offsets, out.times), out, _NONE, runs)
+    if tied.any():
+        return _spread(block, reading.exactly(), test)
+    return finished(labels, offsets, out, _NONE, None)
 
 
 def joined(parts: Sequence[Samples]) -> Samples:

@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Segments in the order in which they were ingested, and the series that each of them has."""
+    """Segments in their order (`in_order`), and the series that each of them has."""
 
     segments: tuple[Segment, ...]
     tables: tuple[SeriesTable, ...]
@@ -283,17 +283,27 @@ class Blocks:
 
 
 def in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """The widest windows first; of one width as they were ingested, or where none overlaps another, as their times are:
-    then nothing need be sorted."""
+    """The widest windows first; of one width by collector, and those of one as they were ingested; where none overlaps
+    another, as their times are: then nothing need be sorted."""
     widths = sorted({segment.frequency_ms for segment in segments}, reverse=True)
     return tuple(one for width in widths for one in _in_order([s for s in segments if s.frequency_ms == width]))
 
 
 def _in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     by_time = sorted(segments, key=lambda one: (one.time.start_ns, one.id))
-    if all(one.time.end_ns <= after.time.start_ns for one, after in pairwise(by_time)):
+    if _are_apart(by_time):
         return tuple(by_time)
-    return tuple(sorted(by_time, key=lambda one: one.ingested))
+    of_collectors: dict[str, list[Segment]] = {}
+    for segment in by_time:
+        of_collectors.setdefault(segment.collector, []).append(segment)
+    ordered: list[Segment] = []
+    for _, own in sorted(of_collectors.items()):
+        ordered += own if _are_apart(own) else sorted(own, key=lambda one: one.ingested)
+    return tuple(ordered)
+
+
+def _are_apart(by_time: Sequence[Segment]) -> bool:
+    return all(one.time.end_ns <= after.time.start_ns for one, after in pairwise(by_time))
 
 
 def _scan(block: Block, segments: Sequence[Segment], between: tuple[int, int], more: tuple[str, ...]) -> Scan:

@@ -1,8 +1,8 @@
 """The series of spread groups: buckets by `le`, quantiles by `quantile`, and target_info.
 
-Comes in: the row groups of segments that have points of such groups, in the order in which the segments were ingested.
-Goes out: samples with the group and the further label of each. Which labels there are is known only when the points
-are read: bounds may change from point to point.
+Comes in: the row groups of segments that have points of such groups, in the order of the segments. Goes out: samples
+with the group, the entry and the further label of each. Which labels there are is known only when the points are read:
+bounds may change from point to point.
 """
 
 from __future__ import annotations
@@ -62,13 +62,22 @@ class Flat:
     """Samples, in the order in which they came. `text` is a number of `Texts`."""
 
     group: Ints
+    entry: Ints
     text: Ints
     times: Ints
     values: Floats
     starts: Ints
 
 
-def flat_samples(file: SegmentFile, part: Part, entries: Ints, texts: Texts, between: Between) -> Iterator[Flat]:
+@dataclass(frozen=True)
+class Within:
+    """Points of the times `between`, (start, end], in ms, or where they are to be `exact`, in ns."""
+
+    between: Between
+    exact: bool = False
+
+
+def flat_samples(file: SegmentFile, part: Part, entries: Ints, texts: Texts, within: Within) -> Iterator[Flat]:
     """Of these entries of the part, which are the segment's."""
     of = part.entries
     kinds = [Kind(kind) for kind in np.unique(of.kind[entries]).tolist()]
@@ -76,9 +85,9 @@ def flat_samples(file: SegmentFile, part: Part, entries: Ints, texts: Texts, bet
     if of.delta[entries].any():
         columns.append("start_timestamp")
     for number, wanted in file.groups(of.first[entries], of.rows[entries]):
-        group = file.read(number, tuple(dict.fromkeys(columns)))
+        group = file.read(number, tuple(dict.fromkeys(columns)), exact=within.exact)
         for kind in kinds:
-            chosen = _chosen(group, part, entries[wanted & (of.kind[entries] == kind)], between)
+            chosen = _chosen(group, part, entries[wanted & (of.kind[entries] == kind)], within.between)
             if len(chosen.rows) and kind in _SPREADS:
                 yield _SPREADS[kind](group, chosen, texts)
 
@@ -100,14 +109,14 @@ class _Chosen:
         if group.unrecorded is not None:
             values = np.where(group.unrecorded[self.rows], STALE, values)
         starts = np.where(self.delta, group.starts_ms[self.rows], 0) if self.delta.any() else np.zeros_like(self.rows)
-        return Flat(self.group, text, group.times_ms[self.rows], values, starts)
+        return Flat(self.group, self.entry, text, group.times[self.rows], values, starts)
 
 
 def _chosen(group: RowGroup, part: Part, entries: Ints, between: Between) -> _Chosen:
     low = np.maximum(part.entries.first[entries] - group.base, 0)
     high = np.minimum(part.entries.first[entries] + part.entries.rows[entries] - group.base, group.rows)
     rows, entry = ranges(low, high - low), np.repeat(entries, high - low)
-    times = group.times_ms[rows]
+    times = group.times[rows]
     inside = (times > between[0]) & (times <= between[1])
     chosen = _Chosen(rows, entry, part.group_of[entry], part.entries.text[entry], part.entries.delta[entry])
     return chosen.take(inside)
@@ -141,7 +150,7 @@ def _info(group: RowGroup, chosen: _Chosen, texts: Texts) -> Flat:
     kept: list[Ints] = []
     seen: set[tuple[int, bytes]] = set()
     borders = np.flatnonzero(np.diff(chosen.entry, prepend=-1, append=-1))
-    times = group.times_ms[chosen.rows]
+    times = group.times[chosen.rows]
     for begin, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
         key = int(chosen.group[begin]), times[begin:end].tobytes()
         if key not in seen:
@@ -149,7 +158,7 @@ def _info(group: RowGroup, chosen: _Chosen, texts: Texts) -> Flat:
             kept.append(np.arange(begin, end))
     some = np.concatenate(kept)
     text, zeros = np.full(len(some), texts.code("")), np.zeros(len(some), np.int64)
-    return Flat(chosen.group[some], text, times[some], np.ones(len(some)), zeros)
+    return Flat(chosen.group[some], chosen.entry[some], text, times[some], np.ones(len(some)), zeros)
 
 
 def _numbers(group: RowGroup, chosen: _Chosen, *, zero: bool) -> Flat:
