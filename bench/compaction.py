@@ -139,7 +139,8 @@ def run(signal: str, options: argparse.Namespace, directory: Path) -> None:
     for way, found in best.items():
         print(
             f"{way:10} {found['cpu']:7.2f} CPU s {size / found['cpu'] / 1e6:7.1f} MB/s "
-            f"{rows / found['cpu']:9.0f} rows/s {found['memory'] / 1e6:6.0f} MB peak, {found['bytes'] / 1e6:.1f} MB out, "
+            f"{rows / found['cpu']:9.0f} rows/s {found['memory'] / 1e6:6.0f} MB peak, "
+            f"{found['bytes'] / 1e6:.1f} MB out, "
             f"{found['wall']:.2f} s"
         )
     for other in ("pyarrow", "duckdb"):

@@ -9,6 +9,7 @@ import threading
 
 from lakerunner.api.formats.series_rows import warm as warm_rows
 from lakerunner.pipeline.segments import warm as warm_readers
+from lakerunner.pipeline.warm import warm as warm_tending
 from lakerunner.query.metrics.kernels import warm as warm_scans
 from lakerunner.query.metrics.ties import warm as warm_ties
 from lakerunner.query.metrics.warm import warm as warm_functions
@@ -27,4 +28,5 @@ def warm_queries_aside() -> None:
 
 if __name__ == "__main__":
     warm_readers()
+    warm_tending()
     warm_queries()
