@@ -57,7 +57,7 @@ class Settings:
     queue_options: dict[str, str] = _setting({}, "of that queue, e.g. region=...; docs/formats/notifications.md")
     lister_seconds: float = _setting(1.0, "pause between two listings of the raw prefixes")
     settle_seconds: float = _setting(1.0, "a local file younger than this may still be being written")
-    reminder_seconds: float = _setting(900.0, "an object seen so long ago and not ended is announced again")
+    reminder_seconds: float = _setting(900.0, "what came so long ago and is not ingested, or merged, is told of again")
     box_max_seconds: float = _setting(2.0, "a box is closed at this age: bounds the delay of ingest")
     box_max_bytes: int = _setting(256 << 20, "a box is closed at this size of raw objects")
     box_max_objects: int = _setting(1000, "a box is closed at this many objects")
