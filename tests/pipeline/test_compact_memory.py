@@ -85,14 +85,15 @@ def measured(directory: Path, inputs: int, rows: int, payload: int, memory: int)
 
 @pytest.mark.slow
 def test_a_merge_takes_no_more_memory_than_it_may(tmp_path: Path) -> None:
-    """A third of what tasks have by default, for a third of the input that they are made for."""
+    """A third of what tasks have by default, for a third of the input that they are made for; the pages of 24 files and
+    a row group on its way out come on top."""
     memory, inputs, rows, payload = 256 << 20, 24, 8000, 2000
     command = [sys.executable, __file__, str(tmp_path), str(inputs), str(rows), str(payload), str(memory)]
     found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     assert found["error"] == ""
     assert found["rows"] == inputs * rows
     assert found["bytes"] > 280 << 20
-    assert found["grown"] < 333 << 20
+    assert found["grown"] < 420 << 20
 
 
 if __name__ == "__main__":

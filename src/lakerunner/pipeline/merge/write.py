@@ -23,6 +23,7 @@ from lakerunner.model.signal import SignalSpec
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.encoding import DICTIONARY, LENGTHS, PLAIN, RUN_ROWS, RUNS, encodings_by, options
 from lakerunner.pipeline.merge.arrays import plain
+from lakerunner.pipeline.merge.keys import Keys
 from lakerunner.pipeline.merge.sides import Side
 from lakerunner.pipeline.merge.summary import merged_summary
 
@@ -174,18 +175,13 @@ def _write(
                 side.add(group)
             times = group.column("timestamp").cast(pa.int64()).to_numpy()
             rows, start, stop = rows + len(times), min(start, int(times.min())), max(stop, int(times.max()) + 1)
-            last = _key(group, len(times) - 1, spec)
+            last = Keys(group.slice(len(times) - 1), spec.sort_by).at(0)
             del group, times  # before another is made
             if max_bytes is not None and sink.tell() >= max_bytes:
                 following = groups.peek()
-                if following is None or _key(following, 0, spec) != last:
+                if following is None or Keys(following.slice(0, 1), spec.sort_by).at(0) != last:
                     break
     return _Written(TimeRange(start, stop), rows)
-
-
-def _key(batch: pa.RecordBatch, row: int, spec: SignalSpec) -> list[Any]:
-    """What the row is sorted by."""
-    return [batch.column(name)[row] for name in spec.sort_by]
 
 
 def runs_of(batch: pa.RecordBatch) -> pa.RecordBatch:
