@@ -174,7 +174,7 @@ def histogram(draw: st.DrawFn) -> Row:
     return exponential(time, scale, draw(st.integers(-9, 9)), counts, **known, **more)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(histogram(), min_size=1, max_size=40), st.sampled_from(TIERS))
 def test_windows_of_windows_are_the_windows_of_the_points(rows: list[Row], tier: int) -> None:
     batch = batch_of(rows)

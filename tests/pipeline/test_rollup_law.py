@@ -35,7 +35,7 @@ def without_sums(rows: list[Row]) -> list[Row]:
     return [{name: bits(value) for name, value in row.items() if name not in _SUMS} for row in rows]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(points_of(ANY), st.sampled_from(TIERS))
 def test_all_but_sums_is_equal_bit_for_bit(points: list[tuple[int, int, float]], tier: int) -> None:
     batch = batch_of(rows_of_points(points))

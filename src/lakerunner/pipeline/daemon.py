@@ -23,10 +23,13 @@ def main() -> None:
     _leave_archives()
     from pyspark import daemon
 
-    import lakerunner.pipeline.ingest  # noqa: F401 - loaded here, and so in every worker
+    import lakerunner.pipeline.ingest
+    import lakerunner.pipeline.rollup.job  # noqa: F401 - loaded here, and so in every worker
+    from lakerunner.pipeline.rollup.warm import warm as warm_windows
     from lakerunner.pipeline.segments import warm
 
     warm()
+    warm_windows()
     gc.freeze()  # what is loaded now is never collected: keep it shared with the workers
     daemon.manager()  # type: ignore[no-untyped-call]
 

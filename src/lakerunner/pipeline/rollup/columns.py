@@ -21,11 +21,18 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return None if place < 0 else batch.column(place)
 
 
+def read_only(array: Any) -> Any:
+    """As Arrow's arrays are: so kernels are compiled once."""
+    found = array.view()
+    found.flags.writeable = False
+    return found
+
+
 def numbers(batch: pa.RecordBatch, name: str, kind: Any) -> Any:
     """0 where null."""
     found = column(batch, name)
     if found is None:
-        return np.zeros(batch.num_rows, kind)
+        return read_only(np.zeros(batch.num_rows, kind))
     if found.null_count:
         found = found.fill_null(pa.scalar(0, found.type)) if not pa.types.is_timestamp(found.type) else _zeroed(found)
     return values_of(found, kind)
@@ -34,7 +41,7 @@ def numbers(batch: pa.RecordBatch, name: str, kind: Any) -> Any:
 def values_of(array: pa.Array, kind: Any) -> Any:
     """As they stand in memory; where null anything."""
     if array.buffers()[1] is None:
-        return np.zeros(len(array), kind)
+        return read_only(np.zeros(len(array), kind))
     return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
 
 

@@ -23,6 +23,7 @@ from lakerunner.pipeline.rollup.columns import (
     column,
     filled,
     numbers,
+    read_only,
     texts_are,
     times_array,
     valid,
@@ -200,7 +201,7 @@ def _windows_of(batch: pa.RecordBatch) -> Windows:
     for name, field in (*_TIMES.items(), (_STALE, "stale_time")):
         found[field] = numbers(batch, name, np.int64) // NS_PER_MS
     found["stale_time"] = np.where(valid(batch, _STALE), found["stale_time"], NEVER)
-    return Windows(**found)
+    return Windows(**{name: read_only(values) for name, values in found.items()})
 
 
 def _times(batch: pa.RecordBatch) -> Any:

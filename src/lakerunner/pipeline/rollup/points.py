@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.prometheus import METADATA_ENTRY
-from lakerunner.pipeline.rollup.columns import numbers, texts_are, valid
+from lakerunner.pipeline.rollup.columns import numbers, read_only, texts_are, valid
 from lakerunner.pipeline.rollup.windows import HISTOGRAM, NOTHING, NUMBER, STALE_MARKER
 from lakerunner.plan.vectors.arrays import STALE_BITS
 
@@ -40,7 +40,7 @@ def kinds_and_values(batch: pa.RecordBatch, as_sent: AsSent) -> tuple[Any, Any]:
         stale |= is_histogram & _are_stale(numbers(batch, "sum", np.float64))
     kinds[stale] = STALE_MARKER
     kinds[texts_are(batch, "metric_type", (METADATA_ENTRY,))] = NOTHING
-    return kinds, values
+    return kinds, read_only(values)
 
 
 def _are_stale(values: Any) -> Any:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakerunner.model.signal import ROLLUPS
 from lakerunner.pipeline.rollup import sketch
-from lakerunner.pipeline.rollup.columns import buckets, buckets_array, column, filled, numbers
+from lakerunner.pipeline.rollup.columns import buckets, buckets_array, column, filled, numbers, read_only
 
 MOST_BUCKETS = 4 << 20  # of the sketches of one batch
 _SIDES = ("positive", "negative")
@@ -76,7 +76,8 @@ def sketches_of_windows(batch: pa.RecordBatch, starts: Any, wanted: Any) -> Sket
     for sign, name in enumerate(_SIDES):
         side = buckets(column(batch, name), batch.num_rows)
         sizes = np.where(wanted, side.counts.sizes, 0)
-        sides.append(sketch.Parts(side.offset, side.counts.begins, sizes, side.counts.values))
+        arrays = side.offset, side.counts.begins, sizes, side.counts.values
+        sides.append(sketch.Parts(*map(read_only, arrays)))
         sketch.spans(starts, sides[sign], placed.low[sign], placed.high[sign])
     first, counts = _room(placed)
     for sign, counted in enumerate(counts):
