@@ -42,11 +42,12 @@ def check(spec: SignalSpec, contents: list[bytes], memory: int = MEMORY) -> int:
     return sum(segment.rows for segment in segments) - len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [LOGS, METRICS, TRACES], ids=lambda spec: spec.name)
 def test_a_merge_gives_every_row_once_in_order(spec: SignalSpec) -> None:
     came_twice = 0
 
-    @thorough(25)
+    @thorough(60)
     @given(st.lists(REQUESTS[spec.name], min_size=1, max_size=4), st.randoms(use_true_random=False))
     def merges(requests: list[Any], chance: random.Random) -> None:
         nonlocal came_twice
