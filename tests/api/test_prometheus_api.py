@@ -292,7 +292,15 @@ def test_a_large_answer_comes_in_pieces(lake: MemoryLake) -> None:
 def test_stats_are_told(api: str) -> None:
     stats = data(get(f"{api}/query", query="up", stats="true"))["stats"]
     assert set(stats["timings"]) == {"evalTotalTime", "queryPreparationTime", "execQueueTime", "execTotalTime"}
+    assert stats["lakerunner"]["reads"] == []
     assert "stats" not in data(get(f"{api}/query", query="up"))
+
+
+def test_raw_points_alone_can_be_asked_for(api: str) -> None:
+    assert data(get(f"{api}/query", query="up", tier="raw"))["resultType"] == "vector"
+    refused = get(f"{api}/query", query="up", tier="5m")
+    assert (refused.status_code, refused.json()["errorType"]) == (400, "bad_data")
+    assert "tier" in refused.json()["error"]
 
 
 def test_the_lookback_and_partial_answers_are_asked_for(lake: MemoryLake) -> None:

@@ -21,6 +21,7 @@ from lakerunner.plan.vectors.histogram import Buckets, Histogram
 from lakerunner.plan.vectors.values import Steps, Vector
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.metrics.answer import Group
+from lakerunner.query.metrics.reads import Read
 from lakerunner.services.plot import Line, plot, short
 from suites.metrics_lake import MemoryLake, ScriptedLake, ScriptedMetrics, metrics_server, sample_lake
 
@@ -184,3 +185,22 @@ def test_any_numbers_have_axes(values: list[float]) -> None:
 )
 def test_short_numbers(value: float, text: str) -> None:
     assert short(value) == text
+
+
+def test_which_tiers_were_read() -> None:
+    lake = ScriptedLake()
+    steps = Steps(NOW, NOW)
+    group = Group(steps, Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
+    tiles = {300_000: ((NOW - 600_000, NOW - 300_000),), 0: ((NOW - 300_000, NOW),)}
+    read = Read("rate(a[5m])", 300_000, "not 1h: the range of 300 s is no multiple of 1h", tiles)
+    lake.answers["rate(a[5m])"] = ScriptedMetrics([group], reads=(read,))
+    with metrics_server(lake, NOW * 1_000_000) as url:
+        result = run(url, "rate(a[5m])", "--instant", "--explain", "--raw")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "rate(a[5m])",
+        "  tier 5m, not 1h: the range of 300 s is no multiple of 1h",
+        "  read 5m after 2026-11-16 10:01:30 to 2026-11-16 10:06:30",
+        "  read raw after 2026-11-16 10:06:30 to 2026-11-16 10:11:30",
+    ]
+    assert lake.asked[-1].raw
