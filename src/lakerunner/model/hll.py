@@ -68,13 +68,13 @@ def union(sketches: Iterable[bytes]) -> bytes:
     """Of all that these tell of. Of none, the sketch of nothing."""
     registers = np.zeros((1, REGISTERS), np.uint8)
     for one in sketches:
-        np.maximum(registers[0], _unpacked(one), out=registers[0])
+        np.maximum(registers[0], unpacked(one), out=registers[0])
     return packed(registers)[0]
 
 
 def estimate(one: bytes) -> float:
     """How many different digests went in."""
-    counts = np.bincount(_unpacked(one), minlength=_MOST_ZEROS + 2).tolist()
+    counts = np.bincount(unpacked(one), minlength=_MOST_ZEROS + 2).tolist()
     total = REGISTERS * _tau(1 - counts[_MOST_ZEROS + 1] / REGISTERS)
     for rank in range(_MOST_ZEROS, 0, -1):
         total = (total + counts[rank]) / 2
@@ -82,7 +82,8 @@ def estimate(one: bytes) -> float:
     return REGISTERS * REGISTERS / (2 * math.log(2) * total)
 
 
-def _unpacked(one: bytes) -> Any:
+def unpacked(one: bytes) -> Any:
+    """Its registers. Corrupt if it is no sketch."""
     if one[:1] != _HEAD:
         raise Corrupt(f"not a sketch of {REGISTERS} registers: it does not begin like one")
     body = np.frombuffer(one, np.uint8, offset=1)

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.tier import TIERS, window_end
+from lakerunner.model.tiling import Interval
 from lakerunner.plan.vectors.expression import Kind, Matcher
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
@@ -86,6 +88,70 @@ class Listing:
     account: Account
 
 
+@dataclass(frozen=True)
+class CardinalityQuestion:
+    """How many series there were, in windows of `step_ms` that end with its multiples: those that hold a moment of
+    start_ms < time <= end_ms. `metric`: its name as it came or as Prometheus calls it; "": all, the `limit` with the
+    most series. `labels`: also how many values each of the metric's labels has."""
+
+    metric: str
+    start_ms: int
+    end_ms: int
+    step_ms: int
+    now_ns: int
+    labels: bool = False
+    limit: int = 100
+
+    def __post_init__(self) -> None:
+        if self.step_ms <= 0 or self.step_ms % TIERS[0]:
+            raise UserError(f"step is {self.step_ms} ms: series are counted in windows of 10s, or a multiple of it")
+        if self.labels and not self.metric:
+            raise UserError("labels are those of a metric: name one")
+
+    @property
+    def reach(self) -> Interval:
+        """From the first window to the last."""
+        return self.start_ms // self.step_ms * self.step_ms, window_end(self.end_ms, self.step_ms)
+
+
+@dataclass(frozen=True)
+class MetricCount:
+    """Estimates. `metric` is the name as it came. `series`: active at any time of the reach; `by_window`: in each
+    window. `now`: in the last that was over at the question's end."""
+
+    metric: str
+    series: int
+    by_window: tuple[int, ...]
+    now: int
+
+    @property
+    def most(self) -> int:
+        return max(self.by_window, default=0)
+
+
+@dataclass(frozen=True)
+class LabelCount:
+    """`whose`: series or resource. `values`: different ones, among the series that were active; an estimate unless
+    `exact`."""
+
+    whose: str
+    label: str
+    values: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Cardinality:
+    """`windows`: the end of each in ms, and the tiers that it was counted from, RAW for points. Metrics with the most
+    series come first, and so do labels with the most values."""
+
+    windows: tuple[tuple[int, tuple[int, ...]], ...]
+    metrics: tuple[MetricCount, ...]
+    labels: tuple[LabelCount, ...]
+    truncated: bool
+    account: Account
+
+
 class MetricsLake(Protocol):
     """Whatever answers questions about metrics. Whose they are is `organization`, which comes from the caller's key.
 
@@ -137,3 +203,6 @@ class MetricsLake(Protocol):
     def exemplars(
         self, organization: UUID, selectors: Sequence[tuple[Matcher, ...]], start_ms: int, end_ms: int, now_ns: int
     ) -> Listing: ...
+
+    def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
+        """TooLarge past what can be counted at once."""

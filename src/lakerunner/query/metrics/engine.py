@@ -34,7 +34,15 @@ from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled, too_long
 from lakerunner.query.known_segments import KnownSegments, Pick
-from lakerunner.query.metrics.answer import Group, Listing, MetricsAnswer, MetricsQuestion
+from lakerunner.query.metrics.answer import (
+    Cardinality,
+    CardinalityQuestion,
+    Group,
+    Listing,
+    MetricsAnswer,
+    MetricsQuestion,
+)
+from lakerunner.query.metrics.cardinality import Counting
 from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.groups import in_groups
@@ -119,6 +127,9 @@ class MetricsEngine:
 
     def exemplars(self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int) -> Listing:
         return self._lists(organization, start_ms, end_ms, now_ns).exemplars(selectors, self.limits.max_series)
+
+    def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
+        return Counting(self.segments, self.workers, organization, question).answer()
 
     def _lists(self, organization: UUID, start_ms: int, end_ms: int, now_ns: int) -> Lists:
         return Lists(self.segments, self.workers, Asked(organization, start_ms, end_ms, now_ns))

@@ -159,7 +159,7 @@ class MetricsRunning:
 
     def _listed(self, task: List, segments: tuple[Segment, ...]) -> list[Any]:
         rows = []
-        for row in rows_of(task, self._segments, segments, self._unit.selection):
+        for row in rows_of(task, self._segments, segments, self._unit.selection, self._unit.tiles):
             self._check_wanted()
             rows.append(row)
             if len(rows) > task.limit:

@@ -130,7 +130,7 @@ class MetricSegments:
                 found[segment.id] = table
         missing = [segment for segment in ordered if segment.id not in found]
         with ExitStack() as held:
-            paths = held.enter_context(self._beside(missing)) if missing else {}
+            paths = held.enter_context(self.beside(missing, SERIES_TABLE)) if missing else {}
             for segment in missing:
                 with explained(segment):
                     table = known.read(paths[segment.id], segment.side_path(SERIES_TABLE))
@@ -173,15 +173,32 @@ class MetricSegments:
     ) -> Iterator[tuple[dict[int, SegmentFile], Account]]:
         """Of the segments of these numbers, which are all raw or all rollups, with what is read of them."""
         scan = _scan(block, [segments[n] for n in numbers], between, more)
-        with self._hold(scan, [segments[n] for n in numbers]) as held:
+        with self.opened(scan, [segments[n] for n in numbers]) as (files, account):
+            yield {n: files[segments[n].id] for n in numbers if segments[n].id in files}, account
+
+    @contextmanager
+    def opened(self, scan: Scan, segments: Sequence[Segment]) -> Iterator[tuple[dict[UUID, SegmentFile], Account]]:
+        """The files of those segments that the scan can want something of, with what it took to have them."""
+        with self._hold(scan, segments) as held:
             files = {
-                n: SegmentFile(
-                    segments[n], held.files[segments[n].id], self._footprint(segments[n], held), self._numbers
-                )
-                for n in numbers
-                if segments[n].id in held.files
+                segment.id: SegmentFile(segment, held.files[segment.id], self._footprint(segment, held), self._numbers)
+                for segment in segments
+                if segment.id in held.files
             }
             yield files, held.account
+
+    @contextmanager
+    def beside(self, segments: Sequence[Segment], name: str) -> Iterator[Mapping[UUID, Path]]:
+        """The files of this name beside the segments, while the context lasts."""
+        with ExitStack() as held:
+            try:
+                paths = held.enter_context(self._cache.hold_beside(segments, name))
+            except Corrupt:
+                for segment in segments:  # one of them, which must be named
+                    with explained(segment), self._cache.hold_beside([segment], name):
+                        pass
+                raise
+            yield paths
 
     @property
     def reading_pool(self) -> ThreadPoolExecutor:
@@ -196,18 +213,6 @@ class MetricSegments:
             while len(self._known) > 1 and sum(len(one.series) for _, one in self._known.values()) > MOST_SERIES:
                 self._known.popitem(last=False)
             return found
-
-    @contextmanager
-    def _beside(self, segments: Sequence[Segment]) -> Iterator[Mapping[UUID, Path]]:
-        with ExitStack() as held:
-            try:
-                paths = held.enter_context(self._cache.hold_beside(segments, SERIES_TABLE))
-            except Corrupt:
-                for segment in segments:  # one of them, which must be named
-                    with explained(segment), self._cache.hold_beside([segment], SERIES_TABLE):
-                        pass
-                raise
-            yield paths
 
     @contextmanager
     def _hold(self, scan: Scan, segments: Sequence[Segment]) -> Iterator[Held]:

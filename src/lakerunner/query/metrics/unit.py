@@ -39,18 +39,23 @@ class Fetch:
 @dataclass(frozen=True)
 class List:
     """What there is of the selection (query/metrics/rows.py); one row past `limit` says that there is more. `label` is
-    the one whose values are wanted."""
+    the one whose values are wanted. `metrics` and `step` (ms) are of sketches: which metrics, by their names as they
+    came, none: all; and how wide the windows are that they are for."""
 
-    what: Literal["series", "label_names", "label_values", "metadata", "exemplars"]
+    what: Literal[
+        "series", "label_names", "label_values", "metadata", "exemplars", "metric_names", "sketches", "label_counts"
+    ]
     limit: int
     label: str = ""
+    metrics: tuple[str, ...] = ()
+    step: int = 0
 
 
 @dataclass(frozen=True)
 class MetricsUnit:
     """Every segment is the organization's own and holds metrics. `partial`: segments that cannot be read are left out
     and named in the account. `max_points`: values or samples past which the unit is refused. `tiles`: which tier is
-    read where, by an Evaluate that windows serve (plan/vectors/tiers.py); none: raw points alone."""
+    read where, by an Evaluate that windows serve (plan/vectors/tiers.py) or by sketches; none: raw points alone."""
 
     organization: UUID
     segments: tuple[Segment, ...]
@@ -105,7 +110,9 @@ def _task_json(task: Evaluate | Fetch | List) -> dict[str, Any]:
 def _task(given: dict[str, Any]) -> Evaluate | Fetch | List:
     if "evaluate" in given:
         return Evaluate(expression_from(given["evaluate"]), Steps(*given["steps"]), given["lookback"])
-    return List(**given["list"]) if "list" in given else Fetch()
+    if "list" in given:
+        return List(**{**given["list"], "metrics": tuple(given["list"].get("metrics", ()))})
+    return Fetch()
 
 
 def _selection(given: dict[str, Any]) -> Selection:

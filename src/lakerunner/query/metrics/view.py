@@ -75,17 +75,24 @@ class Facet:
 def facets(series: StoredSeries, form: Form) -> Iterator[Facet]:
     if series.type == METADATA_ENTRY:
         return
+    own = own_labels(series, form)
     if series.as_sent:
-        yield Facet(Kind.SENT, _named(series.name, {n: v for n, _, v in series.labels if v}))
+        yield Facet(Kind.SENT, _named(series.name, own))
         return
     name = series.name if form is Form.UTF8 else series.escaped
     if name:
-        own = _values(series.labels, form)
         for kind, suffix in _KINDS.get(series.type, ((Kind.NUMBER, ""),)):
             further = FURTHER_LABEL.get(kind)
             yield Facet(kind, _named(name + suffix, {n: v for n, v in own.items() if n != further}))
     if info := target_info(series.resource, form):
         yield Facet(Kind.INFO, info)
+
+
+def own_labels(series: StoredSeries, form: Form) -> dict[str, str]:
+    """What all its facets but target_info have in common."""
+    if series.as_sent:
+        return {name: value for name, _, value in series.labels if value}
+    return attribute_values(series.labels, form)
 
 
 _KINDS: dict[str, tuple[tuple[Kind, str], ...]] = {
@@ -103,7 +110,7 @@ def target_info(resource: tuple[Attribute, ...], form: Form) -> Labels | None:
     rest = [one for one in resource if one[0] not in _IDENTIFYING]
     if not rest:
         return None
-    found = _values(rest, form)
+    found = attribute_values(rest, form)
     if SERVICE_NAME in told:
         found[JOB] = "/".join(told[name] for name in (SERVICE_NAMESPACE, SERVICE_NAME) if name in told)
     if SERVICE_INSTANCE in told:
@@ -111,7 +118,7 @@ def target_info(resource: tuple[Attribute, ...], form: Form) -> Labels | None:
     return _named(TARGET_INFO, found) if JOB in found or INSTANCE in found else None
 
 
-def _values(attributes: Sequence[Attribute], form: Form) -> dict[str, str]:
+def attribute_values(attributes: Sequence[Attribute], form: Form) -> dict[str, str]:
     """Where several attributes become one label, their values are joined by `;`."""
     if form is Form.UTF8:
         return {name: value for name, _, value in attributes}

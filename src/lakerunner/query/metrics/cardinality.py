@@ -1,0 +1,134 @@
+"""How many series there are, and were: the sketches of many workers, put together.
+
+Comes in: a question. Goes out: estimates for each metric and window, with the tiers that each window is from. What
+always holds: a window is counted from the widest tier that divides the step where that has all of it, else from finer
+ones, at last from points (index/tiers.py); a series counts once, in however many segments it is. What cannot be read is
+an error, never a smaller number.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from lakerunner.model.errors import TooLarge
+from lakerunner.model.hll import estimate, union
+from lakerunner.model.labels import NAME
+from lakerunner.model.tier import TIERS
+from lakerunner.model.tiling import NO_TILES, Interval, Tiles
+from lakerunner.plan.scan import Condition, Equals, Scan
+from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.query.account import Account
+from lakerunner.query.assign import UnitSize, assign
+from lakerunner.query.known_segments import KnownSegments, Pick
+from lakerunner.query.metrics.active import Cells, value_sketch
+from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount, MetricCount
+from lakerunner.query.metrics.conditions import metric_conditions
+from lakerunner.query.metrics.gather import MetricsGather
+from lakerunner.query.metrics.pieces import Listed
+from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.metrics.unit import List, MetricsUnit
+from lakerunner.query.workers import Workers
+
+MOST_CELLS = 50_000  # metrics times windows, 2 KB each
+MOST_WINDOWS = 11_000
+_MOST_NAMES = 10_000  # metrics that one name means, labels of a metric
+
+
+@dataclass
+class Counting:
+    """Of one question."""
+
+    segments: KnownSegments
+    workers: Workers
+    organization: UUID
+    question: CardinalityQuestion
+    account: Account = field(default_factory=Account)
+
+    def __post_init__(self) -> None:
+        self._reach = self.question.reach
+        self._tier = max(tier for tier in TIERS if self.question.step_ms % tier == 0)
+        if (self._reach[1] - self._reach[0]) // self.question.step_ms > MOST_WINDOWS:
+            raise TooLarge(f"more than {MOST_WINDOWS:,} windows in this time: ask for a longer step")
+
+    def answer(self) -> Cardinality:
+        metric = self.question.metric
+        names = self._names(metric) if metric else ()
+        if metric and not names:
+            return self._answer(NO_TILES, Cells(0), ())
+        pick = self._pick((Equals("metric_name", names),) if names else ())
+        cells = Cells(MOST_CELLS)
+        for name, end, sketch in self._rows(List("sketches", MOST_CELLS, "", names, self.question.step_ms), pick):
+            cells.unite(name, end, b64decode(sketch))
+        labels = self._labels(names, pick) if self.question.labels else ()
+        return self._answer(pick.tiles, cells, labels)
+
+    def _names(self, metric: str) -> tuple[str, ...]:
+        """As they came."""
+        pick = self._pick(metric_conditions((Matcher(NAME, "=", metric),)))
+        return tuple(sorted(set(self._rows(List("metric_names", _MOST_NAMES, metric), pick))))
+
+    def _labels(self, names: tuple[str, ...], pick: Pick) -> tuple[LabelCount, ...]:
+        values: dict[tuple[str, str], set[str]] = {}
+        sketches: dict[tuple[str, str], list[bytes]] = {}
+        for whose, label, listed, sketch in self._rows(List("label_counts", _MOST_NAMES, "", names), pick):
+            values.setdefault((whose, label), set()).update(listed or ())
+            if sketch is not None:
+                sketches.setdefault((whose, label), []).append(b64decode(sketch))
+        counts = [
+            LabelCount(*key, round(estimate(union([*sketches[key], value_sketch(found)]))), exact=False)
+            if key in sketches
+            else LabelCount(*key, len(found), exact=True)
+            for key, found in values.items()
+        ]
+        return tuple(sorted(counts, key=lambda one: (-one.values, one.label, one.whose)))
+
+    def _answer(self, tiles: Tiles, cells: Cells, labels: tuple[LabelCount, ...]) -> Cardinality:
+        question, (start, end) = self.question, self._reach
+        ends = range(start + question.step_ms, end + 1, question.step_ms)
+        windows = tuple((one, _tiers(tiles, (one - question.step_ms, one))) for one in ends)
+        sketches: dict[str, dict[int, bytes]] = {}
+        for metric, window, sketch in cells.sketches():
+            sketches.setdefault(metric, {})[window] = sketch
+        over = max((n for n, one in enumerate(ends) if one <= question.end_ms), default=-1)
+        counts = []
+        for metric, by_end in sketches.items():
+            by_window = tuple(round(estimate(by_end[one])) if one in by_end else 0 for one in ends)
+            counts.append(MetricCount(metric, round(estimate(union(by_end.values()))), by_window, by_window[over]))
+        counts.sort(key=lambda one: (-one.series, one.metric))
+        kept = tuple(counts[: question.limit])
+        return Cardinality(windows, kept, labels, len(counts) > len(kept), self.account)
+
+    def _pick(self, conditions: tuple[Condition, ...]) -> Pick:
+        time = Selection((), *self._reach).time
+        if time is None:
+            return Pick((), Account())
+        scan = Scan("metrics", "metrics", time, (), conditions=conditions)
+        pick = self.segments.pick_tiers(self.organization, self._reach, self._tier, scan, self.question.now_ns)
+        self.account += pick.account
+        return pick
+
+    def _rows(self, task: List, pick: Pick) -> Iterable[Any]:
+        names = [worker.name for worker in self.workers.here()]
+        shares = assign(pick.segments, names, UnitSize()) if names else []
+        selection = Selection((), *self._reach)
+        units = [MetricsUnit(self.organization, share.segments, selection, task, tiles=pick.tiles) for share in shares]
+        gather = MetricsGather(self.workers)
+        for pieces in gather.run(units):
+            for piece in pieces:
+                if isinstance(piece.value, Listed):
+                    if len(piece.value.rows) > task.limit:
+                        raise TooLarge(f"more than {task.limit:,} {task.what.replace('_', ' ')}: ask for less time")
+                    yield from piece.value.rows
+        self.account += gather.account
+
+
+def _tiers(tiles: Tiles, window: Interval) -> tuple[int, ...]:
+    return tuple(
+        frequency
+        for frequency, times in tiles.items()
+        if any(start < window[1] and end > window[0] for start, end in times)
+    )

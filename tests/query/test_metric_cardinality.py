@@ -1,0 +1,294 @@
+"""How many series there are: from the sketches beside rollups, from points where there are none yet, and the values of
+labels; over several segments and workers, of one organization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from metric_lake import NS, MetricLake, gauge, label, metric, written
+from rollup_oracle import RollupLake
+from sample_lake import OWN
+
+from lakerunner.model.errors import Corrupt, TooLarge, UserError
+from lakerunner.model.hll import CARDINALITY, RELATIVE_ERROR
+from lakerunner.model.segment import Segment
+from lakerunner.model.tier import RAW, TIERS, source_of
+from lakerunner.objects.open import StoreAddress
+from lakerunner.pipeline.compact import CompactLimits
+from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.query.cache import SegmentCache
+from lakerunner.query.failures import Limits
+from lakerunner.query.instance import Instances
+from lakerunner.query.known_segments import KnownSegments
+from lakerunner.query.metrics import active, cardinality
+from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount
+from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.worker import QueryWorker
+
+T0 = 1_704_067_200_000  # a multiple of every tier
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+LIMITS = CompactLimits(64 << 20, 1 << 30)
+RESOURCE = {"service.name": "cart", "host.name": "h1"}
+
+
+class Workers:
+    def __init__(self, *workers: QueryWorker) -> None:
+        self._workers = workers
+
+    def here(self) -> tuple[QueryWorker, ...]:
+        return self._workers
+
+
+class Counted:
+    """A lake whose raw segments are rolled up when they are told to be; two workers ask it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.lake = MetricLake(directory)
+        self.directory = directory
+        self.index: Any = None
+
+    def add(self, *fills: Callable[[Any], None], **how: Any) -> list[Segment]:
+        made = self.lake.add(*fills, **how)
+        return self._take(made)
+
+    def write(self, *series: bytes) -> list[Segment]:
+        return self._take(self.lake.add_written(*series))
+
+    def _take(self, made: list[Segment]) -> list[Segment]:
+        if self.index is None:
+            self.index = RollupLake(self.lake)
+            return made
+        made = [replace(one, ingested=len(self.index.all) + n + 1) for n, one in enumerate(made)]
+        self.index.all += made
+        return made
+
+    def roll(self, touched: list[Segment], upto: int = TIERS[-1]) -> list[Segment]:
+        """Through all tiers up to this one."""
+        address = StoreAddress((self.directory / "store").as_uri())
+        for tier in (one for one in TIERS if one <= upto):
+            first = touched[0]
+            work = RollupWork(first.organization, first.collector, source_of(tier), tier, tuple(touched), ())
+            sources = tuple(
+                one
+                for one in self.index.all
+                if (one.frequency_ms, one.organization, one.collector)
+                == (source_of(tier), first.organization, first.collector)
+                and one.time.overlaps(work.span)
+            )
+            outcome = rollup_work(replace(work, sources=sources), address, LIMITS)
+            assert outcome.error == ""
+            made = [replace(one, ingested=len(self.index.all) + n + 1) for n, one in enumerate(outcome.segments)]
+            self.index.roll(one.id for one in touched)
+            self.index.all += made
+            touched = made
+        return touched
+
+    def engine(self) -> MetricsEngine:
+        workers = []
+        for name in ("one", "two"):
+            instances = Instances(Limits("500MB", 60.0, 1000), threads=1, spill_directory=self.directory / name)
+            cache = SegmentCache(self.lake.store, self.directory / f"cache-{name}", 1 << 30)
+            worker = QueryWorker(cache, instances)
+            worker.name = name
+            workers.append(worker)
+        return MetricsEngine(KnownSegments(self.index), Workers(*workers))
+
+    def ask(
+        self,
+        name: str = "",
+        start: int = T0,
+        end: int = T0 + HOUR,
+        step: int = HOUR,
+        organization: UUID = OWN,
+        **more: Any,
+    ) -> Cardinality:
+        question = CardinalityQuestion(name, start, end, step, (T0 + DAY) * NS, **more)
+        return self.engine().cardinality(organization, question)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Counted:
+    return Counted(tmp_path / "lake")
+
+
+def pods(names: range | list[int], *minutes: float, metric: str = "http.requests", **more: str) -> list[Any]:
+    times = [T0 + round(one * MINUTE) for one in minutes]
+    return [gauge(metric, [(time, 1.0) for time in times], RESOURCE, pod=f"p{n}", **more) for n in names]
+
+
+def by_window(answer: Cardinality) -> dict[str, tuple[int, ...]]:
+    return {one.metric: one.by_window for one in answer.metrics}
+
+
+def test_windows_come_from_the_widest_tier_that_is_whole(lake: Counted) -> None:
+    rolled = lake.add(*pods(range(7), 1, 21), *pods(range(3), 31, metric="up"))
+    lake.roll(rolled)
+    lake.add(*pods(range(5, 9), 45))
+    answer = lake.ask(step=10 * MINUTE)
+    assert by_window(answer) == {"http.requests": (7, 0, 7, 0, 4, 0), "up": (0, 0, 0, 3, 0, 0)}
+    assert [(one.metric, one.series, one.now, one.most) for one in answer.metrics] == [
+        ("http.requests", 9, 0, 7),
+        ("up", 3, 0, 3),
+    ]
+    # Of ten minutes five are the widest tier that divides them; the late points are in none.
+    tiers = [tiers for _, tiers in answer.windows]
+    assert tiers == [(300_000,)] * 4 + [(300_000, RAW), (300_000,)]
+    assert [end for end, _ in answer.windows] == [T0 + n * 10 * MINUTE for n in range(1, 7)]
+    assert not answer.truncated
+    hour = lake.ask()
+    assert (by_window(hour), hour.windows) == ({"http.requests": (9,), "up": (3,)}, ((T0 + HOUR, (RAW,)),))
+    assert hour.metrics[0].now == 9
+
+
+def test_tiers_and_points_give_the_same_sketches(lake: Counted) -> None:
+    made = lake.add(*pods(range(40), 1, 2.5, 59.9), *pods(range(10, 50), 30, code="500"))
+    from_points = lake.ask(step=10_000)
+    lake.roll(made)
+    from_tier = lake.ask(step=10_000)
+    assert from_tier.metrics == from_points.metrics
+    assert {tiers for _, tiers in from_points.windows} == {(RAW,)}
+    assert {tiers for _, tiers in from_tier.windows} == {(10_000,)}
+    day = lake.ask(end=T0 + DAY, step=DAY)
+    assert (by_window(day), day.windows) == ({"http.requests": (80,)}, ((T0 + DAY, (DAY,)),))
+
+
+def test_a_series_of_two_segments_counts_once(lake: Counted) -> None:
+    """Also where workers have one each, and where one segment is rolled up and the other is not."""
+    lake.roll(lake.add(*pods(range(300), 1)))
+    lake.roll(lake.add(*pods(range(100, 400), 2), collector="other"))
+    answer = lake.ask("http.requests")
+    assert answer.windows == ((T0 + HOUR, (HOUR,)),)
+    assert answer.metrics[0].series == pytest.approx(400, rel=0.02)
+    lake.add(*pods(range(200, 300), 3))
+    again = lake.ask("http.requests")
+    assert again.windows == ((T0 + HOUR, (RAW,)),)
+    assert again.metrics == answer.metrics
+
+
+def many(count: int, time: int) -> Callable[[Any], None]:
+    def fill(one: Any) -> None:
+        for n in range(count):
+            point = one.gauge.data_points.add(time_unix_nano=time * NS, as_double=1.0)
+            label(point, {"user": f"u{n}", "kind": str(n % 7)})
+
+    return metric("sessions", fill, RESOURCE)
+
+
+def test_fifty_thousand_series(lake: Counted) -> None:
+    made = lake.add(many(50_000, T0 + MINUTE))
+    raw = lake.ask("sessions", step=MINUTE)
+    assert abs(raw.metrics[0].series - 50_000) < 3 * RELATIVE_ERROR * 50_000
+    assert raw.metrics[0].series != 50_000  # an estimate it is
+    lake.roll(made, 60_000)
+    rolled = lake.ask("sessions", step=MINUTE, labels=True)
+    assert rolled.metrics == raw.metrics
+    assert {tiers for _, tiers in rolled.windows} == {(60_000,)}
+    users, *rest = rolled.labels
+    assert (users.label, users.exact) == ("user", False)
+    assert abs(users.values - 50_000) < 3 * RELATIVE_ERROR * 50_000
+    assert LabelCount("series", "kind", 7, True) in rest
+
+
+def test_values_of_labels_are_those_of_active_series(lake: Counted) -> None:
+    rolled = lake.add(*pods(range(5), 1, code="200"), *pods(range(20, 28), 61, code="500"), *pods([1], 2, metric="up"))
+    lake.roll(rolled)
+    lake.add(*pods(range(3, 6), 4, code="404"), collector="other")
+    counted = lake.ask("http.requests", labels=True).labels
+    assert counted == (
+        LabelCount("series", "pod", 6, True),
+        LabelCount("series", "code", 2, True),
+        LabelCount("resource", "host_name", 1, True),
+        LabelCount("series", "job", 1, True),
+        LabelCount("resource", "service_name", 1, True),
+    )
+    later = lake.ask("http.requests", T0 + HOUR, T0 + 2 * HOUR, labels=True)
+    assert [(one.label, one.values) for one in later.labels][:2] == [("pod", 8), ("code", 1)]
+
+
+def test_many_values_of_several_workers_are_estimated(lake: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active, "MOST_LISTED", 10)
+    for part in range(8):
+        lake.add(*pods(range(5 * part, 5 * part + 5 + part), part + 1))
+    pod = next(one for one in lake.ask("http.requests", labels=True).labels if one.label == "pod")
+    assert (pod.values, pod.exact) == (47, False)
+
+
+def test_a_metric_goes_by_its_own_name_and_by_those_of_prometheus(lake: Counted) -> None:
+    def latency(one: Any) -> None:
+        one.histogram.aggregation_temporality = 2
+        for route in ("/", "/pay"):
+            point = one.histogram.data_points.add(time_unix_nano=(T0 + MINUTE) * NS, count=1, sum=1.0)
+            point.explicit_bounds.append(1.0)
+            point.bucket_counts.extend([1, 0])
+            label(point, {"route": route})
+
+    lake.roll(lake.add(*pods(range(4), 1), metric("lat", latency, RESOURCE, "s")))
+    for name in ("http.requests", "http_requests"):
+        assert by_window(lake.ask(name)) == {"http.requests": (4,)}
+    for name in ("lat", "lat_seconds", "lat_seconds_bucket"):
+        assert by_window(lake.ask(name)) == {"lat": (2,)}
+    assert lake.ask("lat_bucket").metrics == lake.ask("nothing").metrics == ()
+
+
+def test_stale_markers_are_no_samples(lake: Counted) -> None:
+    def gone(one: Any) -> None:
+        for pod, minute, flags in (("a", 1, 0), ("a", 11, 1), ("b", 1, 1), ("b", 11, 0), ("c", 11, 1)):
+            point = one.gauge.data_points.add(time_unix_nano=(T0 + minute * MINUTE) * NS, as_double=1.0, flags=flags)
+            label(point, {"pod": pod})
+
+    made = lake.add(metric("temp", gone))
+    raw = lake.ask("temp", step=10 * MINUTE, labels=True)
+    assert by_window(raw) == {"temp": (1, 1, 0, 0, 0, 0)}
+    assert raw.labels == (LabelCount("series", "pod", 2, True),)
+    lake.roll(made)
+    rolled = lake.ask("temp", step=10 * MINUTE, labels=True)
+    assert (rolled.metrics, rolled.labels) == (raw.metrics, raw.labels)
+
+
+def test_what_prometheus_sent_counts_too(lake: Counted) -> None:
+    stale = float.fromhex("nan")
+    one = written({"__name__": "up", "job": "prom"}, [(T0 + MINUTE, 1.0)])
+    lake.write(one, written({"__name__": "up", "job": "x"}, [(T0 + MINUTE, stale)]))
+    assert by_window(lake.ask("up")) == {"up": (2,)}  # a NaN of one's own is a sample
+
+
+def test_others_see_nothing(lake: Counted) -> None:
+    lake.roll(lake.add(*pods(range(7), 1)))
+    other = lake.ask("http.requests", organization=UUID(int=99), labels=True)
+    assert (other.metrics, other.labels) == ((), ())
+    assert lake.ask(organization=UUID(int=99)).metrics == ()
+
+
+def test_the_metrics_with_the_most_series_are_listed(lake: Counted) -> None:
+    lake.roll(lake.add(*(one for n in range(1, 6) for one in pods(range(n), 1, metric=f"m{n}"))))
+    answer = lake.ask(limit=2)
+    assert by_window(answer) == {"m5": (5,), "m4": (4,)}
+    assert answer.truncated
+
+
+def test_limits_are_refusals(lake: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.add(*pods(range(2), 1, 11, 21))
+    monkeypatch.setattr(cardinality, "MOST_CELLS", 2)
+    with pytest.raises(TooLarge, match="more than 2 windows of metrics to count: name a metric"):
+        lake.ask(step=10 * MINUTE)
+    with pytest.raises(TooLarge, match="more than 11,000 windows"):
+        lake.ask(end=T0 + 2 * DAY, step=10_000)
+    with pytest.raises(UserError, match="windows of 10s, or a multiple"):
+        lake.ask(step=15_000)
+    with pytest.raises(UserError, match="name one"):
+        lake.ask(labels=True)
+
+
+def test_a_damaged_sketch_is_an_error(lake: Counted) -> None:
+    (day,) = lake.roll(lake.add(*pods(range(7), 1)))
+    path = lake.directory / "store" / day.side_path(CARDINALITY)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(Corrupt, match=str(day.id)):
+        lake.ask(end=T0 + DAY, step=DAY)
