@@ -135,13 +135,16 @@ def test_windows_come_from_the_widest_tier_that_is_whole(lake: Counted) -> None:
         ("http.requests", 9, 0, 7),
         ("up", 3, 0, 3),
     ]
-    # Of ten minutes five are the widest tier that divides them; the late points are in none.
+    # Of ten minutes five are the widest tier that divides them. Around the late points there are ever finer ones.
     tiers = [tiers for _, tiers in answer.windows]
-    assert tiers == [(300_000,)] * 4 + [(300_000, RAW), (300_000,)]
+    assert tiers == [(300_000,)] * 4 + [(300_000, 60_000, 10_000, RAW), (300_000,)]
     assert [end for end, _ in answer.windows] == [T0 + n * 10 * MINUTE for n in range(1, 7)]
     assert not answer.truncated
     hour = lake.ask()
-    assert (by_window(hour), hour.windows) == ({"http.requests": (9,), "up": (3,)}, ((T0 + HOUR, (RAW,)),))
+    assert (by_window(hour), hour.windows) == (
+        {"http.requests": (9,), "up": (3,)},
+        ((T0 + HOUR, (300_000, 60_000, 10_000, RAW)),),
+    )
     assert hour.metrics[0].now == 9
 
 
@@ -151,10 +154,13 @@ def test_tiers_and_points_give_the_same_sketches(lake: Counted) -> None:
     lake.roll(made)
     from_tier = lake.ask(step=10_000)
     assert from_tier.metrics == from_points.metrics
-    assert {tiers for _, tiers in from_points.windows} == {(RAW,)}
+    assert {from_points.windows[n][1] for n, series in enumerate(from_points.metrics[0].by_window) if series} == {
+        (RAW,)
+    }
     assert {tiers for _, tiers in from_tier.windows} == {(10_000,)}
     day = lake.ask(end=T0 + DAY, step=DAY)
-    assert (by_window(day), day.windows) == ({"http.requests": (80,)}, ((T0 + DAY, (DAY,)),))
+    assert day.windows == ((T0 + DAY, (DAY,)),)
+    assert day.metrics[0].by_window == (from_tier.metrics[0].series,) == (pytest.approx(80, abs=4),)
 
 
 def test_a_series_of_two_segments_counts_once(lake: Counted) -> None:
@@ -163,10 +169,10 @@ def test_a_series_of_two_segments_counts_once(lake: Counted) -> None:
     lake.roll(lake.add(*pods(range(100, 400), 2), collector="other"))
     answer = lake.ask("http.requests")
     assert answer.windows == ((T0 + HOUR, (HOUR,)),)
-    assert answer.metrics[0].series == pytest.approx(400, rel=0.02)
+    assert answer.metrics[0].series == pytest.approx(400, rel=3 * RELATIVE_ERROR)
     lake.add(*pods(range(200, 300), 3))
     again = lake.ask("http.requests")
-    assert again.windows == ((T0 + HOUR, (RAW,)),)
+    assert again.windows == ((T0 + HOUR, (300_000, 60_000, 10_000, RAW)),)
     assert again.metrics == answer.metrics
 
 
@@ -179,6 +185,7 @@ def many(count: int, time: int) -> Callable[[Any], None]:
     return metric("sessions", fill, RESOURCE)
 
 
+@pytest.mark.slow
 def test_fifty_thousand_series(lake: Counted) -> None:
     made = lake.add(many(50_000, T0 + MINUTE))
     raw = lake.ask("sessions", step=MINUTE)
@@ -215,7 +222,7 @@ def test_many_values_of_several_workers_are_estimated(lake: Counted, monkeypatch
     for part in range(8):
         lake.add(*pods(range(5 * part, 5 * part + 5 + part), part + 1))
     pod = next(one for one in lake.ask("http.requests", labels=True).labels if one.label == "pod")
-    assert (pod.values, pod.exact) == (47, False)
+    assert (pod.values, pod.exact) == (pytest.approx(47, abs=2), False)
 
 
 def test_a_metric_goes_by_its_own_name_and_by_those_of_prometheus(lake: Counted) -> None:

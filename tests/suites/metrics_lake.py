@@ -22,6 +22,7 @@ from lakerunner.model.caller import EVERY_ROLE, Caller
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.model.tier import RAW, window_end
 from lakerunner.plan.vectors.evaluate import evaluate, in_order, kind_of
 from lakerunner.plan.vectors.expression import Kind, Matcher
 from lakerunner.plan.vectors.histogram import Histogram
@@ -32,7 +33,16 @@ from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
-from lakerunner.query.metrics.answer import Group, Listing, MetricsLake, MetricsQuestion
+from lakerunner.query.metrics.answer import (
+    Cardinality,
+    CardinalityQuestion,
+    Group,
+    LabelCount,
+    Listing,
+    MetricCount,
+    MetricsLake,
+    MetricsQuestion,
+)
 from lakerunner.query.metrics.reads import Read
 
 Points = Sequence[tuple[int, float | Histogram]]
@@ -93,6 +103,34 @@ class MemoryLake:
     def exemplars(self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int) -> Listing:
         chosen = self._chosen(organization, selectors, start_ms, end_ms)
         return self._listing([(one, self.exemplars_of[one]) for one in chosen if one in self.exemplars_of], 1000)
+
+    def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
+        """Exact, of one metric by its Prometheus name; as from points."""
+        start, end = question.reach
+        ends = range(start + question.step_ms, end + 1, question.step_ms)
+        active: dict[str, dict[int, set[Labels]]] = {}
+        for labels, points in self.series_of.get(organization, {}).items():
+            for time, _ in points:
+                if start < time <= end and question.metric in ("", value_of(labels, NAME)):
+                    windows = active.setdefault(value_of(labels, NAME), {one: set() for one in ends})
+                    windows[window_end(time, question.step_ms)].add(labels)
+        counts = [
+            MetricCount(name, len(set().union(*found.values())), tuple(map(len, found.values())), len(found[ends[-1]]))
+            for name, found in active.items()
+        ]
+        counts.sort(key=lambda one: (-one.series, one.metric))
+        values: dict[str, set[str]] = {}
+        for labels in set().union(*(own for found in active.values() for own in found.values())):
+            for name, value in labels:
+                values.setdefault(name, set()).add(value)
+        labelled = [LabelCount("series", name, len(own), True) for name, own in sorted(values.items()) if name != NAME]
+        return Cardinality(
+            tuple((one, (RAW,)) for one in ends),
+            tuple(counts[: question.limit]),
+            tuple(labelled) if question.labels else (),
+            len(counts) > question.limit,
+            self.account,
+        )
 
     def select(self, organization: UUID, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
         stored = self.series_of.get(organization, {})

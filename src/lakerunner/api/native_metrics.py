@@ -31,6 +31,7 @@ from lakerunner.api.formats.prometheus_json import result_json
 from lakerunner.api.formats.sse import Signs
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.native import BODY_MAX_BYTES, HEARTBEAT_SECONDS, event, tag_asked_for, text_in, value_events
+from lakerunner.api.native_cardinality import cardinality_json, cardinality_question
 from lakerunner.api.native_lookup import MAX_LISTED
 from lakerunner.api.native_steps import PromqlAsked
 from lakerunner.api.openapi import Endpoint
@@ -68,6 +69,7 @@ class NativeMetricsApi:
             Endpoint("/api/v1/metrics/tags", self.tags, POST=said.TAGS),
             Endpoint("/api/v1/metrics/tagvalues", self.tag_values, POST=said.TAG_VALUES),
             Endpoint("/api/v1/metrics/metadata", self.metadata, POST=said.METADATA),
+            Endpoint("/api/v1/metrics/cardinality", self.cardinality, GET=said.CARDINALITY),
         ]
 
     async def query(self, request: Request) -> Response:
@@ -113,6 +115,13 @@ class NativeMetricsApi:
         wanted = await self._wanted(request)
         families, truncated = await self._families(request, wanted)
         return JSONResponse({"metrics": families[:MAX_LISTED], "truncated": truncated or len(families) > MAX_LISTED})
+
+    async def cardinality(self, request: Request) -> Response:
+        caller = await self._caller(request)
+        question = cardinality_question(request.query_params, self.now_ns())
+        with await while_connected(request, self.limits.slot(caller)):
+            found = await to_thread.run_sync(self.lake.cardinality, caller.organization.id, question)
+        return JSONResponse(cardinality_json(question, found))
 
     async def _metric(self, request: Request, wanted: _Wanted) -> dict[str, Any]:
         """The entry of the metric that was asked for; NotFound where there is none in this time."""

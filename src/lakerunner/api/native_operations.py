@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakerunner.api.openapi import ANY, BOOLEAN, JSON, TEXT, Body, Operation, Parameter, Reply, Schema
+from lakerunner.api.openapi import ANY, BOOLEAN, COUNT, JSON, TEXT, TIME, Body, Operation, Parameter, Reply, Schema
 
 EVENTS = "text/event-stream"
 _STATUSES = (400, 401, 403, 413, 429, 503)
@@ -49,6 +49,62 @@ METADATA = Operation(
     summary="The metrics of a time range, with their types and units",
     body=_BODY,
     replies={200: Reply("The metrics.", _answer("metrics", {"type": "array", "items": _METRIC}, truncated=BOOLEAN))},
+    errors=_STATUSES,
+)
+_WINDOWS: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["end", "tiers"],
+        "properties": {"end": TIME, "tiers": {"type": "array", "items": TEXT}},
+    },
+}
+_COUNTED: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["metric", "series", "now", "most", "by_window"],
+        "properties": {
+            "metric": TEXT,
+            "series": {**COUNT, "description": "active at any time of the range"},
+            "now": {**COUNT, "description": "in the last window that was over at its end"},
+            "most": {**COUNT, "description": "in the window with the most"},
+            "by_window": {"type": "array", "items": COUNT},
+        },
+    },
+}
+_LABELS: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["label", "of", "values", "exact"],
+        "properties": {
+            "label": TEXT,
+            "of": {"type": "string", "enum": ["series", "resource"]},
+            "values": COUNT,
+            "exact": BOOLEAN,
+        },
+    },
+}
+CARDINALITY = Operation(
+    tag="native",
+    summary="How many series of each metric were active, window by window",
+    description="Estimates of 2.3 % standard error, from rollups and where there are none yet from points "
+    "(docs/formats/native_api.md).",
+    parameters=(
+        Parameter("metric", "query", TEXT, "as it came, or as Prometheus calls it; by default all", "up"),
+        Parameter("start", "query", TEXT, f"{_TIME['description']}; by default one hour before `end`", "now-1h"),
+        Parameter("end", "query", TEXT, f"{_TIME['description']}; by default now", "now"),
+        Parameter("step", "query", TEXT, "how wide windows are, a multiple of 10s; by default a tier that fits", "5m"),
+        Parameter("labels", "query", TEXT, "1: also the number of values of each label of the metric", "1"),
+        Parameter("limit", "query", COUNT, "of metrics, those with the most series; by default 100", "10"),
+    ),
+    replies={
+        200: Reply(
+            "The counts.",
+            _answer("metrics", _COUNTED, step=COUNT, windows=_WINDOWS, labels=_LABELS, truncated=BOOLEAN),
+        )
+    },
     errors=_STATUSES,
 )
 _PROMQL: Schema = {

@@ -65,13 +65,13 @@ def _steps(body: Mapping[str, Any], now_ns: int, *, instant: bool) -> Steps:
     start, end = -(-time.start_ns // _MS_NS), time.end_ns // _MS_NS
     if instant or end < start:
         return Steps(end, end)
-    step = _step(body.get("step")) or usual_step(end - start)
+    step = step_in(body.get("step")) or usual_step(end - start)
     if (end - start) // step > MAX_POINTS:
         raise UserError(f"a step of {step} ms gives more than {MAX_POINTS} points in this time: ask for a longer one")
     return Steps(start, end, step)
 
 
-def _step(given: object) -> int | None:
+def step_in(given: object) -> int | None:
     """In ms; a number is in seconds."""
     if given in (None, ""):
         return None

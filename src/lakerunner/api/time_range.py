@@ -26,12 +26,14 @@ _DIGITS = re.compile(r"[0-9]+")
 _NS_BY_DIGITS = {9: SECOND_NS, 10: SECOND_NS, 12: 1_000_000, 13: 1_000_000}
 
 
-def time_range(body: Mapping[str, Any], now_ns: int) -> TimeRange:
-    """From the body's `s` and `e`. Without `e` it ends now, without `s` it begins an hour before its end."""
-    end = _time("e", body["e"], now_ns) if _states(body, "e") else now_ns
-    start = _time("s", body["s"], now_ns) if _states(body, "s") else max(end - DEFAULT_NS, MIN_NS)
+def time_range(body: Mapping[str, Any], now_ns: int, names: tuple[str, str] = ("s", "e")) -> TimeRange:
+    """From the body's `s` and `e`, or what else they are called. Without `e` it ends now, without `s` it begins an hour
+    before its end."""
+    s, e = names
+    end = _time(e, body[e], now_ns) if _states(body, e) else now_ns
+    start = _time(s, body[s], now_ns) if _states(body, s) else max(end - DEFAULT_NS, MIN_NS)
     if start >= end:
-        raise UserError(f"s must be before e: s is {_shown(body.get('s'))}, e is {_shown(body.get('e') or 'now')}")
+        raise UserError(f"{s} must be before {e}: {s} is {_shown(body.get(s))}, {e} is {_shown(body.get(e) or 'now')}")
     return TimeRange(start, end)
 
 

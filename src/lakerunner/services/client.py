@@ -171,6 +171,9 @@ class Client:
         params = {"limit": str(limit), **({"state": state} if state else {})}
         return self._json("GET", "/api/v1/objects", params)
 
+    def cardinality(self, asked: Mapping[str, str]) -> dict[str, Any]:
+        return self._json("GET", "/api/v1/metrics/cardinality", asked)
+
     def retry(self) -> int:
         return int(self._json("POST", "/api/v1/objects/retry", {})["retried"])
 
