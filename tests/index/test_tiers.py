@@ -11,6 +11,7 @@ from index_values import ACME, OTHER, at_once, segment
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.fingerprint import field_fingerprints
+from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import tiled
@@ -55,6 +56,17 @@ def test_raw_segments_until_they_are_rolled_up(index: Index) -> None:
     tiles, found, _ = names(index, (0, FIVE), MINUTE)
     assert tiles == {MINUTE: ((0, MINUTE), (2 * MINUTE, FIVE)), RAW: ((MINUTE, 2 * MINUTE),)}
     assert found == {(MINUTE, MINUTE), (RAW, MINUTE + 1)}
+
+
+def test_windows_that_have_expired_are_made_good_by_finer_ones(index: Index) -> None:
+    raw = metrics("raw", 1, 3 * MINUTE, rolled=True)
+    windows = [metrics(f"w{n}", n * MINUTE, n * MINUTE, MINUTE, rolled=True) for n in (1, 2, 3)]
+    commit(index, raw, metrics("ten", TEN, 3 * MINUTE, TEN, rolled=True), *windows)
+    cutoff = Cutoff("metrics", MINUTE, 2 * MINUTE * NS + 1, 0, 0, 0)
+    assert len(index.sweep.expire(ACME.id, cutoff, [one.id for one in windows], NS)) == 2
+    tiles, found, _ = names(index, (0, 3 * MINUTE), MINUTE)
+    assert tiles == {MINUTE: ((2 * MINUTE, 3 * MINUTE),), TEN: ((0, 2 * MINUTE),)}
+    assert found == {(MINUTE, 3 * MINUTE), (TEN, TEN)}
 
 
 def test_a_metric_that_no_unrolled_segment_has_is_not_held_up(index: Index) -> None:

@@ -54,6 +54,17 @@ def test_tiles_cover_the_range_and_touch_nothing_that_is_missing_below_them() ->
                         assert not any(window_end(a, tier) <= end and window_end(b, tier) > start for a, b in segments)
 
 
+def test_where_a_tier_has_expired_another_serves() -> None:
+    assert tiled((0, 2 * HOUR), HOUR, {}, {HOUR: HOUR - 1, FIVE: 2 * FIVE}) == {
+        HOUR: ((HOUR, 2 * HOUR),),
+        FIVE: ((2 * FIVE, HOUR),),
+        MINUTE: ((0, 2 * FIVE),),
+    }
+    gone = dict.fromkeys(TIERS, FIVE)
+    assert tiled((0, 2 * FIVE), FIVE, {}, gone) == {FIVE: ((FIVE, 2 * FIVE),), RAW: ((0, FIVE),)}
+    assert tiled((FIVE, 2 * FIVE), FIVE, {}, {FIVE: FIVE}) == {FIVE: ((FIVE, 2 * FIVE),)}
+
+
 def test_what_is_inside_a_shorter_range() -> None:
     tiles = {FIVE: ((0, 2 * FIVE),), RAW: ((2 * FIVE, 3 * FIVE),)}
     assert clipped(tiles, (FIVE, 2 * FIVE)) == {FIVE: ((FIVE, 2 * FIVE),)}

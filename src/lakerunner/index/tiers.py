@@ -29,7 +29,10 @@ def picked_rows(
     unrolled: dict[int, list[Interval]] = {}
     for frequency, start_ns, end_ns in transaction.rows("segments.unrolled", {**asked, **times}):
         unrolled.setdefault(frequency, []).append((start_ns // _NS_PER_MS, (end_ns - 1) // _NS_PER_MS))
-    tiles = tiled(reach, tier, unrolled)
+    expired = {
+        frequency: (before_ns - 1) // _NS_PER_MS for frequency, before_ns in transaction.rows("segments.expired", asked)
+    }
+    tiles = tiled(reach, tier, unrolled, expired)
     where = [(frequency, *interval) for frequency, intervals in tiles.items() for interval in intervals]
     wanted = {
         "frequencies": [frequency for frequency, _, _ in where],

@@ -1,9 +1,10 @@
 """Which tier is read where: a time range as tiles, each of one tier or of raw points.
 
-Comes in: a range, the widest windows that serve, and the times of segments whose rows the next tier does not have yet.
+Comes in: a range, the widest windows that serve, the times of segments whose rows the next tier does not have yet, and
+up to when windows of a tier have expired.
 Goes out: for each frequency the times for which it is read. What always holds: the tiles cover the range, none overlaps
 another; where a tier is read, no segment of a finer one that is not rolled up has a row in the same window, so that its
-windows are whole.
+windows are whole, and none of them has expired.
 
 Times are ms, left-open and right-closed, (start, end], as windows are.
 """
@@ -20,18 +21,26 @@ Tiles = Mapping[int, tuple[Interval, ...]]  # by frequency_ms, widest first; non
 NO_TILES: Tiles = MappingProxyType({})
 
 
-def tiled(reach: Interval, widest: int, unrolled: Mapping[int, Iterable[Interval]]) -> Tiles:
+def tiled(
+    reach: Interval,
+    widest: int,
+    unrolled: Mapping[int, Iterable[Interval]],
+    expired: Mapping[int, int] = MappingProxyType({}),
+) -> Tiles:
     """`reach` begins and ends with windows of the widest. `unrolled`: by frequency the first and last row's time of
-    each segment that is not rolled up."""
+    each segment that is not rolled up. `expired`: by frequency the last time of a row that may be gone."""
     left = [reach] if reach[0] < reach[1] else []
     found: dict[int, tuple[Interval, ...]] = {}
     for tier in (tier for tier in reversed(TIERS) if tier <= widest):
-        touched = joined(
+        touched = [
             (window_end(first, tier) - tier, window_end(last, tier))
             for frequency, times in unrolled.items()
             if frequency < tier
             for first, last in times
-        )
+        ]
+        if tier in expired and expired[tier] > reach[0]:
+            touched.append((reach[0] // tier * tier, window_end(expired[tier], tier)))
+        touched = joined(touched)
         whole, left = _cut(left, touched)
         if whole:
             found[tier] = tuple(whole)

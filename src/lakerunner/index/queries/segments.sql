@@ -100,6 +100,10 @@ WHERE organization = %(organization)s AND signal = 'metrics' AND frequency_ms = 
   AND (%(wanted_3)s::bigint[] IS NULL OR fingerprints && %(wanted_3)s::bigint[])
   AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
 
+-- name: expired
+-- Up to when windows of each tier, of any collector, are gone by their retention.
+SELECT frequency_ms, max(before_ns) FROM lrdb.expired WHERE organization = %(organization)s GROUP BY frequency_ms
+
 -- name: pick_tiles
 -- Like pick_pruned, of several frequencies, each at its own times. A segment comes once for each of these.
 SELECT id, organization, collector, signal, s.start_ns, s.end_ns, rows, bytes, sort_version, s.frequency_ms, level,
