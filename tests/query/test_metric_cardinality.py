@@ -3,7 +3,7 @@ labels; over several segments and workers, of one organization."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.instance import Instances
@@ -28,6 +29,7 @@ from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics import active, cardinality
 from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount
 from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.units import unit_from_bytes
 from lakerunner.query.worker import QueryWorker
 
 T0 = 1_704_067_200_000  # a multiple of every tier
@@ -42,6 +44,28 @@ class Workers:
 
     def here(self) -> tuple[QueryWorker, ...]:
         return self._workers
+
+
+class Remote(QueryWorker):
+    """A worker that units and answers travel to and from."""
+
+    def run(self, unit: Any) -> Any:
+        return Wire(super().run(unit_from_bytes(unit.to_bytes())))
+
+
+class Wire:
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._answer)
+
+    @property
+    def account(self) -> Account:
+        return self._answer.account
+
+    def close(self) -> None:
+        self._answer.close()
 
 
 class Counted:
@@ -93,7 +117,7 @@ class Counted:
         for name in ("one", "two"):
             instances = Instances(Limits("500MB", 60.0, 1000), threads=1, spill_directory=self.directory / name)
             cache = SegmentCache(self.lake.store, self.directory / f"cache-{name}", 1 << 30)
-            worker = QueryWorker(cache, instances)
+            worker = Remote(cache, instances) if name == "two" else QueryWorker(cache, instances)
             worker.name = name
             workers.append(worker)
         return MetricsEngine(KnownSegments(self.index), Workers(*workers))

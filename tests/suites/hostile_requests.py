@@ -163,8 +163,13 @@ def _tags(words: st.SearchStrategy[str]) -> st.SearchStrategy[Sent]:
     def sent(path: str, name: str, given: dict[str, str]) -> Sent:
         return Sent("POST", path, DAY | given, query={"tagName": name} if path.endswith("tagvalues") else {})
 
+    def counted(metric: str, labels: str) -> Sent:
+        query = {"metric": metric, "labels": labels, "start": DAY["s"], "end": DAY["e"], "step": "1h"}
+        return Sent("GET", "/api/v1/metrics/cardinality", query=query, steady=False)
+
     given = st.fixed_dictionaries({}, optional={"q": selectors, "metric": words, "orgId": words})
     return st.one_of(
+        st.builds(counted, words, st.sampled_from(["0", "1"])),
         st.builds(sent, paths, names, given),
         st.builds(sent, st.just("/api/v1/metrics/metadata"), names, given),
         st.sampled_from([Sent("GET", f"/api/v1/{name}") for name in ("ping", "features", "sql/tables")]),

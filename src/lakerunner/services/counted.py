@@ -20,9 +20,7 @@ def show_cardinality(answer: dict[str, Any], form: str, output: TextIO) -> None:
         rows = [{**one, "values": one["values"] if one["exact"] else f"~{one['values']}"} for one in answer["labels"]]
         show_rows(("label", "of", "values"), rows, output)
     else:
-        rows = [
-            {**one, "metric": drawn(one["metric"]), "by window": bars(one["by_window"])} for one in answer["metrics"]
-        ]
+        rows = [{**one, "by window": bars(one["by_window"])} for one in answer["metrics"]]
         show_rows(("metric", "series", "now", "most", "by window"), rows, output)
     if answer["truncated"]:
         output.write("there are more metrics: --limit\n")
