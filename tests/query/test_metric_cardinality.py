@@ -3,24 +3,27 @@ labels; over several segments and workers, of one organization."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pytest
 from metric_lake import NS, MetricLake, gauge, label, metric, written
-from rollup_oracle import RollupLake
+from rollup_oracle import RollupLake, points_of
 from sample_lake import OWN
 
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
-from lakerunner.model.hll import CARDINALITY, RELATIVE_ERROR
+from lakerunner.model.hll import CARDINALITY, RELATIVE_ERROR, estimate, sketch
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.plan.vectors.arrays import STALE_BITS
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
@@ -266,10 +269,14 @@ def test_a_metric_goes_by_its_own_name_and_by_those_of_prometheus(lake: Counted)
     assert lake.ask("lat_bucket").metrics == lake.ask("nothing").metrics == ()
 
 
-def test_stale_markers_are_no_samples(lake: Counted) -> None:
+@pytest.mark.parametrize("kind", ["gauge", "sum", "histogram", "exponential_histogram", "summary"])
+def test_stale_markers_are_no_samples(lake: Counted, kind: str) -> None:
     def gone(one: Any) -> None:
+        points = getattr(one, kind)
+        if kind not in ("gauge", "summary"):
+            points.aggregation_temporality = 2
         for pod, minute, flags in (("a", 1, 0), ("a", 11, 1), ("b", 1, 1), ("b", 11, 0), ("c", 11, 1)):
-            point = one.gauge.data_points.add(time_unix_nano=(T0 + minute * MINUTE) * NS, as_double=1.0, flags=flags)
+            point = points.data_points.add(time_unix_nano=(T0 + minute * MINUTE) * NS, flags=flags)
             label(point, {"pod": pod})
 
     made = lake.add(metric("temp", gone))
@@ -279,13 +286,20 @@ def test_stale_markers_are_no_samples(lake: Counted) -> None:
     lake.roll(made)
     rolled = lake.ask("temp", step=10 * MINUTE, labels=True)
     assert (rolled.metrics, rolled.labels) == (raw.metrics, raw.labels)
+    assert rolled.windows[0][1] == (300_000,)
 
 
 def test_what_prometheus_sent_counts_too(lake: Counted) -> None:
-    stale = float.fromhex("nan")
-    one = written({"__name__": "up", "job": "prom"}, [(T0 + MINUTE, 1.0)])
-    lake.write(one, written({"__name__": "up", "job": "x"}, [(T0 + MINUTE, stale)]))
-    assert by_window(lake.ask("up")) == {"up": (2,)}  # a NaN of one's own is a sample
+    """A NaN of one's own is a sample, Prometheus' own is a stale marker."""
+    stale = float(np.array([STALE_BITS], np.uint64).view(np.float64)[0])
+    values = {"one": 1.0, "nan": math.nan, "stale": stale}
+    made = lake.write(*(written({"__name__": "up", "job": job}, [(T0 + MINUTE, v)]) for job, v in values.items()))
+    raw = lake.ask("up", labels=True)
+    assert (by_window(raw), raw.labels) == ({"up": (2,)}, (LabelCount("series", "job", 2, True),))
+    lake.roll(made)
+    rolled = lake.ask("up", labels=True)
+    assert (rolled.metrics, rolled.labels) == (raw.metrics, raw.labels)
+    assert rolled.windows == ((T0 + HOUR, (HOUR,)),)
 
 
 def test_others_see_nothing(lake: Counted) -> None:
@@ -323,3 +337,25 @@ def test_a_damaged_sketch_is_an_error(lake: Counted) -> None:
     path.write_bytes(data)
     with pytest.raises(Corrupt, match=str(day.id)):
         lake.ask(end=T0 + DAY, step=DAY)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_window_has_the_sketch_of_its_series(lake: Counted, seed: int) -> None:
+    """Whatever is rolled up, and how far: the estimate is that of the series that had a sample, to the last bit."""
+    draw = np.random.default_rng(seed)
+    for _ in range(6):
+        begin, chosen = int(draw.integers(0, 120)), draw.choice(30, 8, replace=False).tolist()
+        fills = [one for n in chosen for one in pods([n], *(begin + draw.random(3) * 60).tolist())]
+        made = lake.add(*fills, collector=str(draw.choice(["a", "b"])))
+        if draw.random() < 0.7:
+            lake.roll(made, int(draw.choice(TIERS)))
+    raw = [one for one in lake.index.all if one.frequency_ms == RAW]
+    active = [(time, source[1]) for source, of in points_of(lake.lake, raw).of.items() for time in of]
+    for step in (MINUTE, 10 * MINUTE, HOUR, 90 * MINUTE):
+        start = T0 + int(draw.integers(0, HOUR))
+        answer = lake.ask("http_requests", start, start + 2 * HOUR, step)
+        series = [{digest for time, digest in active if end - step < time <= end} for end, _ in answer.windows]
+        (counted,) = answer.metrics
+        assert counted.by_window == tuple(round(estimate(sketch(sorted(one)))) for one in series)
+        assert counted.series == round(estimate(sketch(sorted(set().union(*series)))))
+        assert answer.windows[0][0] - step <= start < answer.windows[0][0]
