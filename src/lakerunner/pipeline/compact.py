@@ -24,7 +24,7 @@ from lakerunner.model.signal import spec_of
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.job import run
-from lakerunner.pipeline.merge.opened import Damaged, explained
+from lakerunner.pipeline.merge.opened import Damaged, side_of
 from lakerunner.pipeline.merge.rows import merged, open_segments
 from lakerunner.pipeline.merge.scratch import scratch
 from lakerunner.pipeline.merge.sides import sides_of
@@ -129,7 +129,7 @@ def _segments(work: CompactWork, store: ObjectStore, limits: CompactLimits, dire
             rows.schema,
             rows.columns,
             groups,
-            sides_of(spec, work.segments, partial(_side, store), rows.columns),
+            sides_of(spec, work.segments, partial(side_of, store), rows.columns),
             work.segments,
             directory,
             store.put_file,
@@ -140,12 +140,3 @@ def _segments(work: CompactWork, store: ObjectStore, limits: CompactLimits, dire
             reach("after-merge", segment.path)
             yield segment
         number += 1
-
-
-def _side(store: ObjectStore, segment: Segment, name: str) -> memoryview | None:
-    """The file of this name beside the segment, None if it has none."""
-    size = segment.statistics.get("side_bytes", {}).get(name)
-    if size is None:
-        return None
-    with explained(segment):
-        return store.get_range(segment.side_path(name), 0, size)

@@ -164,3 +164,12 @@ def _fetched(store: SegmentStore, segment: Segment, directory: Path) -> Path:
 
 def _is_coded(chunk: Any) -> bool:
     return bool(chunk.has_dictionary_page) and chunk.data_page_offset - chunk.dictionary_page_offset <= DICTIONARY_BYTES
+
+
+def side_of(store: SegmentStore, segment: Segment, name: str) -> memoryview | None:
+    """The file of this name beside the segment, None if it has none."""
+    size = segment.statistics.get("side_bytes", {}).get(name)
+    if size is None:
+        return None
+    with explained(segment):
+        return store.get_range(segment.side_path(name), 0, size)

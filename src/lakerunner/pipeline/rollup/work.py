@@ -31,7 +31,7 @@ from lakerunner.model.time import MIN_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits, Outcome
-from lakerunner.pipeline.merge.opened import Damaged, explained
+from lakerunner.pipeline.merge.opened import Damaged, explained, side_of
 from lakerunner.pipeline.merge.rows import Merged, Opened, merged, open_segments
 from lakerunner.pipeline.merge.scratch import scratch
 from lakerunner.pipeline.merge.sides import sides_of
@@ -112,7 +112,7 @@ def _written(work: RollupWork, store: ObjectStore, directory: Path, limits: Comp
                 fold.schema,
                 columns,
                 groups,
-                sides_of(ROLLUPS, work.touched, partial(_read_side, store), columns),
+                sides_of(ROLLUPS, work.touched, partial(side_of, store), columns),
                 work.touched,
                 directory,
                 store.put_file,
@@ -158,14 +158,6 @@ def _segment_id(work: RollupWork, period: int, number: int) -> UUID:
     return segment_id("rollup", *whose, sorted(touched), sources, period, number, *left)
 
 
-def _read_side(store: ObjectStore, segment: Segment, name: str) -> memoryview | None:
-    size = segment.statistics.get("side_bytes", {}).get(name)
-    if size is None:
-        return None
-    with explained(segment):
-        return store.get_range(segment.side_path(name), 0, size)
-
-
 class SentSeries:
     """Of series, which Prometheus sent itself, as the tables of series of the sources say. These are read when they are
     first asked for, which few segments make necessary."""
@@ -183,7 +175,7 @@ class SentSeries:
 
     def _read(self, segment: Segment) -> Any:
         with explained(segment):
-            data = _read_side(self._store, segment, SERIES_TABLE)
+            data = side_of(self._store, segment, SERIES_TABLE)
             if data is None:
                 raise ValueError("it has no table of series")
             table = pq.read_table(pa.BufferReader(data), columns=["series", "as_sent"], use_threads=False)
