@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 SCRIPT = """
+import os
 import sys
 from numba.core.dispatcher import Dispatcher
 from lakerunner.pipeline.segments import warm
@@ -28,6 +29,8 @@ for module in (test_attributes_shred, test_metrics_make, test_segments_make, tes
 test_segments_make.test_many_hours_share_48_segments_of_neighbours(200, 48)
 after = compiled()
 assert before == after, {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+sys.stdout.flush()
+os._exit(0)  # threads of libraries may end an interpreter that is ending, which says nothing of this
 """
 
 
