@@ -39,7 +39,7 @@ def check_work(lake: Lake, scope: Scope, found: Findings) -> None:
     for work in lake.index.inspect.failed_work(scope.organization.id):
         aside = work.state == "aside"
         ended = "are set aside" if aside else "failed and are tried again"
-        to_do = "`lakerunner work list` shows them, `lakerunner work requeue` sends them again" if aside else "wait"
+        to_do = "`lakerunner work` shows them, `lakerunner work --requeue` sends them again" if aside else "wait"
         what = f"{work.count} boxes {ended}: {work.reason}"
         found.add(scope.finding(CHECK_WORK, NOTE, what, work.topic, to_do))
 
