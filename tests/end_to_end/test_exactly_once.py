@@ -51,7 +51,7 @@ ROUNDS = (
 )
 # In a Spark worker: tests/services/test_ingest_service.py kills there.
 IN_A_WORKER = {"before-read", "before-put", "after-put"}
-# Of merges, rollups and sweeps: tests/services/test_tending_dies.py and the tests of their tasks kill there.
+# Of merges, rollups and sweeps: test_tending_killed.py kills there.
 OF_TENDING = {
     f"{moment}-{point}"
     for moment in ("before", "after")
