@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakerunner.cli import cli
 from lakerunner.index.commit import Commit
 from lakerunner.index.sources import Arrival
 from lakerunner.model.segment import Column, segment_id
@@ -283,6 +284,9 @@ def test_sources_work_and_outbox(lake: CheckedLake) -> None:
         ("note", "sources", "1 raw objects belong to no organization that we know", "lrdb.source_objects"),
         ("note", "outbox", "3 messages are not relayed", "objstore.ingest.logs"),
     ]
+    (said,) = (one["to_do"] for one in lake.fsck()[1]["findings"] if one["check"] == "work")
+    assert said == "`lakerunner work` shows them, `lakerunner work --requeue` sends them again"
+    assert "--requeue" in {option for one in cli.commands["work"].params for option in one.opts}
 
 
 def test_a_store_that_is_away_is_not_an_error_of_the_lake(lake: CheckedLake) -> None:
