@@ -241,6 +241,7 @@ def compare(week: Week, directory: Path, address: StoreAddress) -> None:
             "LAKERUNNER_COMPACT_MAX_SECONDS": "0.5",  # levels 1 and 2 wait longer by a fixed factor
             "LAKERUNNER_ROLLUP_MAX_SECONDS": "1",
             "LAKERUNNER_LISTER_SECONDS": "3600",
+            "LAKERUNNER_SPARK_MASTER": "local[8]",  # of which merges and rollups take a quarter each
         }
         took = tend(environment, directory / "home", index)
         print(f"\ntended in {took:.0f} s")
