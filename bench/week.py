@@ -57,7 +57,7 @@ OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
 ORGANIZATION = DEFAULT_ORGANIZATION.id
 COLLECTOR = "bench"
 TEND_SECONDS = 3600
-QUIET_SECONDS = 60
+QUIET_SECONDS = 90
 
 
 @dataclass(frozen=True)
@@ -240,6 +240,7 @@ def compare(week: Week, directory: Path, address: StoreAddress) -> None:
             "LAKERUNNER_STORE_OPTIONS": options,
             "LAKERUNNER_COMPACT_MAX_SECONDS": "0.5",  # levels 1 and 2 wait longer by a fixed factor
             "LAKERUNNER_ROLLUP_MAX_SECONDS": "1",
+            "LAKERUNNER_REMINDER_SECONDS": "20",  # which sends a lone segment of its hour on to be merged by day
             "LAKERUNNER_LISTER_SECONDS": "3600",
             "LAKERUNNER_SPARK_MASTER": "local[8]",  # of which merges and rollups take a quarter each
         }
