@@ -103,7 +103,7 @@ ENDPOINTS: list[tuple[Role, str, str, object]] = [
     (Role.ADMIN, "POST", "/api/v1/keys/new/rotate", None),
     (Role.ADMIN, "DELETE", "/api/v1/keys/new", None),
     (Role.READ, "GET", "/api/v1/work", None),
-    (Role.ADMIN, "POST", "/api/v1/work/requeue", None),
+    (Role.ADMIN, "POST", "/api/v1/requeue", None),
 ]
 
 

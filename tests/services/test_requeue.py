@@ -72,7 +72,7 @@ def test_what_failed_is_listed_with_its_reason(tended: Lake, asked: httpx.Client
 
 def test_all_of_it_goes_again(tended: Lake, asked: httpx.Client) -> None:
     _made, damaged = given_up(tended)
-    assert asked.post("/api/v1/work/requeue").raise_for_status().json() == {"work": 1, "segments": 3}
+    assert asked.post("/api/v1/requeue").raise_for_status().json() == {"work": 1, "segments": 3}
     assert asked.get("/api/v1/work").json() == {"work": [], "segments": []}
     tended.relay()
     worker = tended.compaction()
@@ -81,25 +81,25 @@ def test_all_of_it_goes_again(tended: Lake, asked: httpx.Client) -> None:
     (told,) = tended.left("boxer.metrics.rollup", "boxer")
     assert isinstance(told, SegmentsCommitted)
     assert [one.id for one in told.segments] == [damaged.id]
-    assert asked.post("/api/v1/work/requeue").json() == {"work": 0, "segments": 0}
+    assert asked.post("/api/v1/requeue").json() == {"work": 0, "segments": 0}
 
 
 def test_one_of_it_goes_again(tended: Lake, asked: httpx.Client) -> None:
     made, damaged = given_up(tended)
     (work,) = asked.get("/api/v1/work").json()["work"]
-    refused = asked.post("/api/v1/work/requeue", params={"id": ["nonsense", work["id"]]})
+    refused = asked.post("/api/v1/requeue", params={"id": ["nonsense", work["id"]]})
     assert refused.status_code == 404
     assert "of the id 'nonsense'" in refused.json()["error"]["message"]
     theirs = asked.post(
-        "/api/v1/work/requeue",
+        "/api/v1/requeue",
         params={"id": work["id"]},
         headers=THEIRS,
     )
     assert theirs.status_code == 404
-    assert asked.post("/api/v1/work/requeue", params={"id": work["id"]}).json() == {"work": 1, "segments": 2}
+    assert asked.post("/api/v1/requeue", params={"id": work["id"]}).json() == {"work": 1, "segments": 2}
     left = asked.get("/api/v1/work").json()
     assert (left["work"], [one["id"] for one in left["segments"]]) == ([], [str(damaged.id)])
-    assert asked.post("/api/v1/work/requeue", params={"id": str(damaged.id)}).json() == {"work": 0, "segments": 1}
+    assert asked.post("/api/v1/requeue", params={"id": str(damaged.id)}).json() == {"work": 0, "segments": 1}
     assert {one.id for one in tended.index.tending.live(ACME.id, [one.id for one in made])} == {one.id for one in made}
 
 

@@ -1,4 +1,4 @@
-"""Merges and rollups that failed, over HTTP: GET /api/v1/work (what, and why) and POST /api/v1/work/requeue (again).
+"""Merges and rollups that failed, over HTTP: GET /api/v1/work (what, and why) and POST /api/v1/requeue (again).
 
 Scoped to the caller's organization.
 """
@@ -103,7 +103,7 @@ class WorkApi:
     def routes(self) -> list[Route]:
         return [
             Endpoint("/api/v1/work", self.list, GET=LIST),
-            Endpoint("/api/v1/work/requeue", self.again, POST=REQUEUE),
+            Endpoint("/api/v1/requeue", self.again, POST=REQUEUE),
         ]
 
     async def list(self, request: Request) -> Response:

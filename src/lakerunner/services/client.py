@@ -181,7 +181,7 @@ class Client:
         return self._json("GET", "/api/v1/work", {})
 
     def requeue(self, ids: Sequence[str]) -> dict[str, Any]:
-        return self._json("POST", "/api/v1/work/requeue", {"id": list(ids)} if ids else {})
+        return self._json("POST", "/api/v1/requeue", {"id": list(ids)} if ids else {})
 
     def _json(self, method: str, path: str, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
         try:

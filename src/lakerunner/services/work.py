@@ -181,7 +181,8 @@ class Worker(Generic[B, W]):
             if isinstance(error, Unavailable) and not isinstance(error, Crashed):
                 raise
             self._parts.probe()  # if workers as such live, the work is to blame
-            log.warning("a job failed", work=self._kind.name, works=len(works), error=str(error))
+            is_bug = not isinstance(error, Crashed)
+            log.error("a job failed", trace=is_bug, work=self._kind.name, works=len(works), error=str(error))
             if len(works) > 1:
                 return [self._run([work])[0] for work in works]
             return [Outcome((), error=f"{type(error).__name__}: {error}")]
