@@ -55,7 +55,7 @@ def up(**options: Any) -> None:
     """
     from lakerunner.services.run import UP, run_parts
 
-    settings = _settings(options)
+    settings = _settings(options, service=True)
     sys.exit(run_parts(settings, UP, _say))
 
 
@@ -80,7 +80,7 @@ def demo(once: bool, minutes: int, rate: float, seed: int, **options: Any) -> No
     from lakerunner.services.demo import Demo
     from lakerunner.services.run import UP, run_parts
 
-    settings = _settings(options, quiet=True)
+    settings = _settings(options)
     shop = Demo(seed=seed, rate=rate, minutes=minutes, once=once)
     sys.exit(run_parts(settings, UP, _say, shop.run))
 
@@ -92,7 +92,7 @@ def _service(name: str, text: str) -> None:
     def run(**options: Any) -> None:
         from lakerunner.services.run import run_parts, run_worker
 
-        settings = _settings(options)
+        settings = _settings(options, service=True)
         if name == "query-worker":
             sys.exit(run_worker(settings, _say))
         if not settings.database_url:
@@ -212,7 +212,7 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
     query = Query(text or "", parameters(options["param"]), options["engine"], options["partial"])
     prefix = "EXPLAIN ANALYZE" if options["analyze"] else "EXPLAIN" if options["explain"] else ""
     asking = Asking(query, options["form"], options["output"], prefix)
-    client = Client.find(_settings({"home": home}, quiet=True), url, key)
+    client = Client.find(_settings({"home": home}), url, key)
     if text is not None:
         sys.exit(ask_once(client, asking))
     from lakerunner.services.prompt import Prompt, edited_lines, history_path
@@ -257,7 +257,7 @@ def promql(query: str, home: Path | None, url: str | None, key: str | None, form
     from lakerunner.services.promql import ask_promql, question_of
 
     question = question_of(_query_text(query, None) or "", options)
-    client = Client.find(_settings({"home": home}, quiet=True), url, key)
+    client = Client.find(_settings({"home": home}), url, key)
     sys.exit(ask_promql(client, question, form or "", time.time_ns()))
 
 
@@ -319,7 +319,7 @@ def backfill(url: str, org: str | None, collector: str | None, signal: str | Non
     """
     from lakerunner.services.backfill import Asked, Said, run_backfill
 
-    settings = _settings({name: options.pop(name) for name in ("home", "store")}, quiet=True)
+    settings = _settings({name: options.pop(name) for name in ("home", "store")})
     asked = Asked(url, Said(org, collector, signal), **options)
     sys.exit(run_backfill(settings, asked, click.echo))
 

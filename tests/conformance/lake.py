@@ -39,7 +39,8 @@ from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_group
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.engine import MetricsEngine
-from lakerunner.services.parts import authenticator, now_ns, open_key_cache, open_query_limits
+from lakerunner.services.ground import now_ns
+from lakerunner.services.parts import authenticator, open_key_cache, open_query_limits
 from lakerunner.settings import load_settings
 from pipeline.remote_write_oracle import framed
 from servers.lake import Process, free_port, lakerunner

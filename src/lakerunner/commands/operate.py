@@ -38,7 +38,7 @@ def fsck(org: str | None, home: Path | None, store: str | None, **options: Any) 
     """
     from lakerunner.services.fsck import Asked, run_fsck
 
-    settings = settings_of({"home": home, "store": store}, quiet=True)
+    settings = settings_of({"home": home, "store": store})
     sys.exit(run_fsck(settings, Asked(org, **options), sys.stdout, sys.stderr))
 
 
@@ -73,4 +73,4 @@ def status(org: str | None, home: Path | None, watch: float | None, json: bool) 
 
     if watch and json:
         raise click.UsageError("--watch is for people, --json for programs: give one of them")
-    sys.exit(run_status(settings_of({"home": home}, quiet=True), org, watch, json, sys.stdout))
+    sys.exit(run_status(settings_of({"home": home}), org, watch, json, sys.stdout))

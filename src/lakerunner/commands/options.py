@@ -15,11 +15,11 @@ home = click.option("--home", type=click.Path(path_type=Path), help="Where the e
 store = click.option("--store", metavar="URL", help="Object store: file, s3, gs or az URL; default HOME/store.")
 
 
-def settings_of(options: dict[str, Any], *, quiet: bool = False) -> Settings:
-    """`quiet`: a person is reading the output, so log lines begin at warning unless a level was chosen."""
+def settings_of(options: dict[str, Any], *, service: bool = False) -> Settings:
+    """Unless it is of a service, a person reads the output: log lines begin at warning, if no level was chosen."""
     from lakerunner.services.logs import configure_logs
 
     settings = load_settings(os.environ, options)
     unchosen = settings.log_level == Settings().log_level
-    configure_logs("warning" if quiet and unchosen else settings.log_level)
+    configure_logs("warning" if unchosen and not service else settings.log_level)
     return settings

@@ -31,7 +31,7 @@ def sweep(dry_run: bool, verbose: bool, force: bool, **options: Any) -> None:
     """
     from lakerunner.services.sweep.command import run_sweep
 
-    settings = settings_of(options, quiet=True)
+    settings = settings_of(options)
     told = lambda sentence: click.echo(sentence, err=True)  # noqa: E731
     sys.exit(run_sweep(settings, told, dry_run=dry_run, verbose=verbose, force=force))
 

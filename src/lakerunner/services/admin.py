@@ -14,7 +14,7 @@ from lakerunner.index.keys import ApiKey
 from lakerunner.model.caller import Share, in_order
 from lakerunner.model.errors import NotFound, UserError
 from lakerunner.model.organization import Organization
-from lakerunner.services.parts import open_index
+from lakerunner.services.ground import open_index
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 

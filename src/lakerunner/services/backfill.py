@@ -24,9 +24,9 @@ from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectMeta
 from lakerunner.services.admin import administered, organization
 from lakerunner.services.announce import Announcer
+from lakerunner.services.ground import now_ns, store_address
 from lakerunner.services.lister import Newcomers, batches, is_unsettled
 from lakerunner.services.logs import Log
-from lakerunner.services.parts import now_ns, store_address
 from lakerunner.settings import Settings
 
 log = Log("backfill")

@@ -26,7 +26,8 @@ from lakerunner.model.signal import METRICS, SIGNALS
 from lakerunner.model.source import RAW_PREFIX, SourceState
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
 from lakerunner.services.client import Client, Query
-from lakerunner.services.parts import Parts, now_ns
+from lakerunner.services.ground import now_ns
+from lakerunner.services.parts import Parts
 from lakerunner.services.show import show_rows
 
 COLLECTOR = "demo"

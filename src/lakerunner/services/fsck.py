@@ -33,7 +33,7 @@ from lakerunner.services.checks.queues import check_bus, check_outbox, check_sou
 from lakerunner.services.checks.recompute import recomputing
 from lakerunner.services.checks.strays import check_strays, check_unowned
 from lakerunner.services.checks.windows import Horizon, check_rolled, check_windows
-from lakerunner.services.parts import now_ns, store_address
+from lakerunner.services.ground import now_ns, store_address
 from lakerunner.services.show import show_rows
 from lakerunner.settings import Settings
 

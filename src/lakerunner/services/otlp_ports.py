@@ -11,7 +11,7 @@ from lakerunner.api.otlp import OtlpApi
 from lakerunner.api.otlp_grpc import OtlpGrpcServer
 from lakerunner.api.server import HttpServer, bind, is_loopback
 from lakerunner.model.errors import UserError
-from lakerunner.services.parts import Say
+from lakerunner.services.ground import Say
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from urllib.parse import urlsplit
 
 from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.auth import Authenticator
@@ -18,12 +16,11 @@ from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
-from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.index.keys import Known
 from lakerunner.index.tending import Retry
 from lakerunner.model.caller import EVERY_ROLE, Caller, Share
-from lakerunner.model.errors import Conflict, Unavailable, UserError
+from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.objects.hurrying import HurryingStore
 from lakerunner.objects.open import StoreAddress, open_store
@@ -46,12 +43,12 @@ from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.slots import Slots
 from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
+from lakerunner.services.ground import Say, open_index, store_address, without_secrets
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.spark import ProcessSpark
 from lakerunner.services.work import WorkParts
 from lakerunner.settings import Settings
 
-Say = Callable[[str], None]
 _SLOTS_FOR_BOTH = 4  # with a quarter of so many, compaction and rollup have one each
 _KEYLESS = b""  # no digest of any secret
 _QUERY_SPARK = ("shared", "own", "off")
@@ -75,10 +72,10 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
     index = open_index(settings, runtime, say)
     address = store_address(settings)
     store = open_store(address)
-    say(f"object store {_without_secrets(settings.store_url)}")
+    say(f"object store {without_secrets(settings.store_url)}")
     bus = open_bus(settings.bus, pool=index.pool, url=index.url, topic_prefix=settings.bus_topic_prefix)
     runtime.defer("bus", bus.close)
-    say(f"bus on {_without_secrets(settings.bus)}")
+    say(f"bus on {without_secrets(settings.bus)}")
     return Parts(
         settings,
         runtime,
@@ -89,40 +86,6 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
         open_key_cache(settings, index),
         ProcessSpark(settings, runtime),
     )
-
-
-def open_index(settings: Settings, runtime: Runtime, say: Say) -> Index:
-    url = settings.database_url
-    if not url:
-        server = EmbeddedPostgres(settings.home / "postgres")
-        url = server.start()
-        runtime.defer("postgres", server.stop)
-        say("embedded PostgreSQL is up")
-    index = Index.open(url, connections=settings.database_connections)
-    runtime.defer("index", index.close)
-    applied = index.migrate()
-    if applied:
-        say(f"index migrated: {', '.join(applied)}")
-    if index.organizations.find(str(DEFAULT_ORGANIZATION.id)) is None:
-        with suppress(Conflict):  # another process starting at the same time made it
-            index.organizations.create(DEFAULT_ORGANIZATION)
-    return index
-
-
-def store_address(settings: Settings) -> StoreAddress:
-    return StoreAddress(
-        settings.store_url,
-        tuple(sorted(settings.store_options.items())),
-        settings.store_retries,
-        settings.store_retry_seconds,
-    )
-
-
-def key_prefix(store_url: str) -> str:
-    """What stands before our keys in the bucket: `a/b/` for s3://bucket/a/b."""
-    url = urlsplit(store_url)
-    path = url.path.strip("/")
-    return f"{path}/" if path and url.scheme != "file" else ""
 
 
 def open_worker(settings: Settings, store: ObjectStore) -> QueryWorker:
@@ -229,13 +192,3 @@ def refuse_open_worker(settings: Settings, loopback: bool) -> None:
         raise UserError(
             "a query worker beyond loopback needs a secret: set LAKERUNNER_WORKER_KEY, the same on query-api"
         )
-
-
-def now_ns() -> int:
-    return time.time_ns()
-
-
-def _without_secrets(url: str) -> str:
-    """An address without user and password."""
-    scheme, separator, rest = url.partition("://")
-    return scheme + separator + rest.rpartition("@")[2]

@@ -38,15 +38,13 @@ from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.services.announce import Announcer
 from lakerunner.services.boxer import Boxer, Lane, compact_lane, ingest_lane, rollup_lane
 from lakerunner.services.compact import Compaction
+from lakerunner.services.ground import Say, key_prefix, now_ns
 from lakerunner.services.ingest import Ingest, IngestParts
 from lakerunner.services.lister import Lister, Newcomers
 from lakerunner.services.otlp_ports import open_otlp_ports
 from lakerunner.services.parts import (
     Parts,
-    Say,
     authenticator,
-    key_prefix,
-    now_ns,
     open_engine,
     open_metrics_engine,
     open_outgrown,

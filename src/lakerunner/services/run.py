@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
+from lakerunner.services.ground import Say, store_address
 from lakerunner.services.home import Home
-from lakerunner.services.parts import Parts, Say, open_parts, store_address
+from lakerunner.services.parts import Parts, open_parts
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings

@@ -26,7 +26,7 @@ from lakerunner.model.retention import name_of, parse_retention
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier
 from lakerunner.services.admin import inspected, organization
 from lakerunner.services.checks.queues import STALE_SECONDS
-from lakerunner.services.parts import now_ns
+from lakerunner.services.ground import now_ns
 from lakerunner.services.show import drawn
 from lakerunner.settings import Settings
 
