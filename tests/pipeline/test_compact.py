@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pyarrow.parquet as pq
 import pytest
@@ -129,6 +130,19 @@ def test_what_is_damaged_is_named(store: ObjectStore, address: StoreAddress) -> 
     outcome = compact_work(work_of(segments), address, LIMITS)
     assert outcome.damaged == damaged.id
     assert "holds no object" in outcome.error
+
+
+def test_a_disk_that_takes_no_more_is_nobodys_damage() -> None:
+    """The segments are whole: their merge fails, and none of them is set aside."""
+    address = StoreAddress(f"memory://{uuid4().hex}")
+    segments = ingested(shared_store(address), LOGS, [request(0, 50), request(20, 50)])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            compact_work(work_of(segments), address, LIMITS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_rows_that_are_not_in_order_are_damage(store: ObjectStore, address: StoreAddress) -> None:

@@ -7,6 +7,7 @@ whole in memory; what is not as it should be, which a checksum on every page tel
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -28,6 +29,7 @@ BUFFER_BYTES = 16 << 10  # of each column of a row group, which would else be re
 # Texts of a column whose dictionary has more bytes, packed, than this in a row group are read without it: every batch
 # carries the dictionary along.
 DICTIONARY_BYTES = 16 << 10
+_OF_THE_FILE = (None, errno.ENOENT)  # Arrow raises OSError without a number where bytes are not as they should be
 
 
 class Damaged(Corrupt):
@@ -44,12 +46,15 @@ class Damaged(Corrupt):
 
 @contextmanager
 def explained(segment: Segment) -> Iterator[None]:
-    """What cannot be read of this segment is Damaged."""
+    """What cannot be read of this segment is Damaged. Trouble of this machine, such as a full disk, is not: with it the
+    work fails, and is tried again."""
     try:
         yield
     except Damaged:
         raise
     except (pa.ArrowException, OSError, ValueError, IndexError, Corrupt) as error:
+        if isinstance(error, OSError) and error.errno not in _OF_THE_FILE:
+            raise
         raise Damaged(segment.id, error) from error
 
 

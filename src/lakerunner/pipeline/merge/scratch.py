@@ -22,13 +22,17 @@ _LOCK = "lock"
 def scratch() -> Iterator[Path]:
     """A directory of our own, empty but for its lock."""
     _clear(Path(tempfile.gettempdir()))
-    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
-    with (directory / _LOCK).open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            yield directory
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+    while True:
+        directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+        with (directory / _LOCK).open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not os.fstat(lock.fileno()).st_nlink:
+                continue  # between our open and our lock another had it, and took the directory for a dead one's
+            try:
+                yield directory
+            finally:
+                shutil.rmtree(directory, ignore_errors=True)
+            return
 
 
 def _clear(parent: Path) -> None:
