@@ -10,7 +10,7 @@ from lakerunner.index.commit import Commit
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import DAY_NS, HOUR_NS, TimeRange
-from lakerunner.services.tending import Overdue, remind_merges
+from lakerunner.services.tending import Overdue, Told, remind_merges
 
 TOPIC = compact_boxes("logs")
 
@@ -278,9 +278,9 @@ def test_messages_of_other_kinds_are_passed_over(tended: Lake) -> None:
 def test_what_the_bus_lost_is_told_of_again(tended: Lake) -> None:
     several(tended, 3)
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000)
-    assert remind_merges(tended.index.tending, overdue) == 0
+    assert remind_merges(tended.index.tending, overdue, Told(900.0)) == 0
     tended.age(1000)
-    assert remind_merges(tended.index.tending, overdue) == 3
+    assert remind_merges(tended.index.tending, overdue, Told(900.0)) == 3
     tended.relay()
     boxers, worker = tended.boxers(), tended.compaction()
     for _ in range(2):
@@ -291,10 +291,26 @@ def test_what_the_bus_lost_is_told_of_again(tended: Lake) -> None:
     assert tended.levels() == [(1, 3)]
 
 
+def test_what_waits_long_is_told_of_ever_more_seldom(tended: Lake) -> None:
+    """A backlog of hours does not fill the bus with the same boxes again and again."""
+    several(tended, 3)
+    tended.age(1000)
+    overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000)
+    told = Told(900.0, lambda: tended.now)
+    said = []
+    for _ in range(16):
+        said.append(remind_merges(tended.index.tending, overdue, told))
+        tended.now += 900
+    assert said == [3, 3, 0, 3, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 3]
+    tended.commit(segment("new"))
+    tended.age(1000)
+    assert remind_merges(tended.index.tending, overdue, told) == 4  # with the others of its hour
+
+
 def told_levels(tended: Lake) -> list[tuple[int, int]]:
     """(level, segments) of each message of a reminder."""
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000, few=4)
-    remind_merges(tended.index.tending, overdue)
+    remind_merges(tended.index.tending, overdue, Told(900.0))
     tended.relay()
     subscription = tended.bus.subscribe(["boxer.logs.compact"], "boxer")
     taken = subscription.take(100, 0)
@@ -324,7 +340,7 @@ def test_leftovers_of_several_levels_come_together_in_the_end(tended: Lake) -> N
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000)
     boxers, worker = tended.boxers(), tended.compaction()
     for _ in range(2):
-        remind_merges(tended.index.tending, overdue)
+        remind_merges(tended.index.tending, overdue, Told(900.0))
         tended.relay()
         for _ in range(2):
             for boxer in boxers:

@@ -12,7 +12,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIERS
 from lakerunner.model.time import TimeRange
-from lakerunner.services.tending import Overdue, remind_rollups, sample
+from lakerunner.services.tending import Overdue, Told, remind_rollups, sample
 
 TOPIC = "segments.metrics.rollup"
 S = 1000 * MS
@@ -199,10 +199,10 @@ def test_what_the_bus_lost_is_told_of_again_and_gauges_show_it(tended: Lake) -> 
     tended.commit(points("a"), points("t", frequency_ms=300_000))
     tended.age(1000)
     overdue = Overdue(reminder=900.0, merge=60.0, roll=10.0, target_bytes=1000)
-    assert remind_rollups(tended.index.tending, overdue) == 1  # those on their way to an hour wait longer
+    assert remind_rollups(tended.index.tending, overdue, Told(900.0)) == 1  # those on their way to an hour wait longer
     tended.relay()
     tended.age(1000)
-    assert remind_rollups(tended.index.tending, overdue) == 2
+    assert remind_rollups(tended.index.tending, overdue, Told(900.0)) == 2
     boxers, worker = tended.boxers(), tended.rollups()
     for _ in range(2):
         for boxer in boxers:

@@ -61,7 +61,7 @@ from lakerunner.services.requeue import Requeue
 from lakerunner.services.rollup import Rollup
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.sweeper import Sweeper, chores_of
-from lakerunner.services.tending import Every, Overdue, remind_merges, remind_rollups, sample, sample_seconds
+from lakerunner.services.tending import Every, Overdue, Told, remind_merges, remind_rollups, sample, sample_seconds
 from lakerunner.services.warm import warm_queries_aside
 from lakerunner.services.work import B, W, Worker
 from lakerunner.settings import Settings
@@ -144,8 +144,8 @@ def add_compact(parts: Parts, _say: Say) -> Routes:
     limits = CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint)
     compaction = Compaction(parts.index, parts.spark.session(), parts.address, merge, limits)
     worker = Worker(compaction, parts.bus, work_parts(parts))
-    overdue = Overdue.of(settings)
-    _add_worker(parts, "compact", worker, lambda: remind_merges(parts.index.tending, overdue))
+    overdue, told = Overdue.of(settings), Told(settings.reminder_seconds)
+    _add_worker(parts, "compact", worker, lambda: remind_merges(parts.index.tending, overdue, told))
     return []
 
 
@@ -154,8 +154,8 @@ def add_rollup(parts: Parts, _say: Say) -> Routes:
     limits = CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint)
     rollup = Rollup(parts.index, parts.spark.session(), parts.address, limits)
     worker = Worker(rollup, parts.bus, work_parts(parts))
-    overdue = Overdue.of(settings)
-    _add_worker(parts, "rollup", worker, lambda: remind_rollups(parts.index.tending, overdue))
+    overdue, told = Overdue.of(settings), Told(settings.reminder_seconds)
+    _add_worker(parts, "rollup", worker, lambda: remind_rollups(parts.index.tending, overdue, told))
     return []
 
 

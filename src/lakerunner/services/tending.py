@@ -2,10 +2,12 @@
 on a bus that loses no message. And gauges of how the lake stands.
 
 Bounded per run, and quiet where all goes well. Several processes may do it: a segment told of twice costs a look.
+What is still not done is told of ever more seldom, so that what waits on the bus stays bounded too.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from lakerunner.settings import Settings
 
 log = Log("tending")
 _SAMPLE_SECONDS = 60.0
+_LONGEST_PAUSE = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -48,46 +51,81 @@ class Overdue:
         )
 
 
-def remind_merges(tending: Tending, overdue: Overdue) -> int:
+@dataclass(frozen=True)
+class Group:
+    """Segments that only make sense together: those of one merge to a level above this one, or one to be rolled up."""
+
+    segments: Sequence[Segment]
+    level: int = 0
+
+    @property
+    def keys(self) -> list[tuple[UUID, int]]:
+        return [(one.id, self.level) for one in self.segments]
+
+
+class Told:
+    """Who was told of, and when again: the pause doubles from time to time, for a backlog that takes hours is not done
+    sooner if all of it is told of again every few minutes. In memory: after a restart all are told of once more."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._next: dict[tuple[UUID, int], tuple[float, float]] = {}  # when again, and the pause after that
+
+    def due(self, found: Sequence[Group]) -> list[Group]:
+        """Of all groups that are overdue now, those to tell of. A group goes as a whole."""
+        now = self._clock()
+        known = {key: self._next.get(key, (now, self._seconds)) for group in found for key in group.keys}
+        due = [group for group in found if any(known[key][0] <= now for key in group.keys)]
+        for key in (key for group in due for key in group.keys):
+            _, pause = known[key]
+            known[key] = now + pause, min(2 * pause, _LONGEST_PAUSE)
+        self._next = known
+        return due
+
+
+def remind_merges(tending: Tending, overdue: Overdue, told: Told) -> int:
     """How many segments were told of. Those of lower levels first: what they make comes to the higher ones. A few that
     are overdue for the next level too are left to it: perhaps something that stands between keeps them apart."""
-    told: set[UUID] = set()
+    seen: set[UUID] = set()
+    groups: list[Group] = []
     found_at = [
         tending.to_merge(level, overdue.merge * rule.patience + overdue.reminder, overdue.target_bytes)
         for level, rule in enumerate(LEVELS)
     ]
     for level, candidates in enumerate(found_at):
         later = {one.id for one in found_at[level + 1]} if level + 1 < len(LEVELS) else set()
-        found = [one for one in candidates if one.id not in told]
-        found = [one for group in _groups(found, level) if not _waits(group, later, overdue.few) for one in group]
-        tending.remind(to_merge(found, level))
-        told.update(one.id for one in found)
-    _say("compact", len(told))
-    return len(told)
+        found = _groups([one for one in candidates if one.id not in seen], level)
+        found = [group for group in found if not _waits(group, later, overdue.few)]
+        seen.update(one.id for group in found for one in group.segments)
+        groups += found
+    due = told.due(groups)
+    for level in range(len(LEVELS)):
+        tending.remind(to_merge([one for group in due if group.level == level for one in group.segments], level))
+    return _say("compact", due)
 
 
-def _groups(segments: Sequence[Segment], level: int) -> list[list[Segment]]:
+def _groups(segments: Sequence[Segment], level: int) -> list[Group]:
     groups = defaultdict(list)
     for one in segments:
         place = one.organization, one.collector, one.signal, one.frequency_ms, one.sort_version
         groups[place, period_of(one.time.start_ns, level)].append(one)
-    return [group for group in groups.values() if len(group) > 1]
+    return [Group(group, level) for group in groups.values() if len(group) > 1]
 
 
-def _waits(group: Sequence[Segment], later: Collection[UUID], few: int) -> bool:
-    return len(group) < few and all(one.id in later for one in group)
+def _waits(group: Group, later: Collection[UUID], few: int) -> bool:
+    return len(group.segments) < few and all(one.id in later for one in group.segments)
 
 
-def remind_rollups(tending: Tending, overdue: Overdue) -> int:
+def remind_rollups(tending: Tending, overdue: Overdue, told: Told) -> int:
     """How many segments were told of."""
-    told = 0
+    groups = []
     for frequency_ms in (RAW, *TIERS[:-1]):
         seconds = overdue.roll * rollup_patience(frequency_ms) + overdue.reminder
-        found = tending.to_roll(frequency_ms, seconds)
-        tending.remind(to_roll(found))
-        told += len(found)
-    _say("rollup", told)
-    return told
+        groups += [Group([one]) for one in tending.to_roll(frequency_ms, seconds)]
+    due = told.due(groups)
+    tending.remind(to_roll([one for group in due for one in group.segments]))
+    return _say("rollup", due)
 
 
 def sample(tending: Tending, now_ns: int) -> None:
@@ -131,7 +169,9 @@ def sample_seconds(overdue: Overdue) -> float:
     return min(_SAMPLE_SECONDS, overdue.reminder)
 
 
-def _say(work: str, segments: int) -> None:
+def _say(work: str, told: Sequence[Group]) -> int:
+    segments = sum(len(group.segments) for group in told)
     if segments:
         meters.REMINDED.labels(work).inc(segments)
         log.info("segments are overdue and told of again", work=work, segments=segments)
+    return segments
