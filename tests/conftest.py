@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 TESTS = Path(__file__).resolve().parent
 REPO = TESTS.parent
@@ -21,9 +22,16 @@ from servers.seaweedfs import S3Server, seaweedfs  # noqa: E402
 Temporary = pytest.TempPathFactory
 
 # Examples are the same in every run, so that a landing is judged by its own change; `make test-all` draws new ones.
-settings.register_profile("steady", derandomize=True, deadline=None)  # the first example may compile a kernel
-settings.register_profile("random", print_blob=True, deadline=None)
-settings.load_profile("random" if os.environ.get("EXAMPLES") == "random" else "steady")
+# No example is too slow: the first may compile a kernel, and the machine may have other things to do.
+RANDOM = os.environ.get("EXAMPLES") == "random"
+patient = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("steady", derandomize=True, **patient)
+settings.register_profile("random", print_blob=True, **patient)
+settings.load_profile("random" if RANDOM else "steady")
+if not RANDOM:
+    # Hypothesis draws some of its values from the constants of the modules that are loaded by now: those are others
+    # with every change, and with every order of tests.
+    pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
 
 
 @pytest.fixture(scope="session")
