@@ -21,8 +21,9 @@ from lakerunner.model.source import SourceObject
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.segments import READERS, Raw
 from lakerunner.pipeline.steps.take import take
-from servers.lake import free_port, wait_until
+from servers.lake import wait_until
 from servers.peers import running_peer
+from servers.ports import free_port
 from suites.doors import Doors
 from suites.pushed import pushed_objects
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx
 import pytest
@@ -43,7 +43,8 @@ from lakerunner.services.ground import now_ns
 from lakerunner.services.parts import authenticator, open_key_cache, open_query_limits
 from lakerunner.settings import load_settings
 from pipeline.remote_write_oracle import framed
-from servers.lake import Process, free_port, lakerunner
+from servers.lake import Process, lakerunner
+from servers.ports import free_ports
 from servers.spark import spark_session
 
 PARTS = 3
@@ -89,10 +90,10 @@ def scripted_lake(directory: Path, cases: Iterable[Case], *, by_spark: bool) -> 
         index = Index.open(url, connections=4)
         stack.callback(index.close)
         index.migrate()
-        boxes = [_box(open_store(address), state) for state in states]
+        boxes = [_box(open_store(address), UUID(int=place), state) for place, state in enumerate(states, 1)]
         results = _by_spark(directory, address, boxes) if by_spark else [_ingest(address)(box) for box in boxes]
         keys = dict(zip(states, map(partial(_key_to, index), boxes, results), strict=True))
-        ports = [free_port() for _ in range(WORKERS)]
+        ports = free_ports(WORKERS)
         environment = {"DATABASE_URL": url, "LAKERUNNER_STORE": address.url, "LAKERUNNER_WORKER_KEY": _WORKER_KEY}
         workers = [stack.enter_context(_worker(directory, port, environment)) for port in ports]
         for worker in workers:
@@ -139,8 +140,7 @@ def _key_to(index: Index, box: IngestBox, result: BoxResult) -> str:
     return index.keys.create(box.organization, "reader", frozenset({"read"}))
 
 
-def _box(store: ObjectStore, state: State) -> IngestBox:
-    organization = uuid4()
+def _box(store: ObjectStore, organization: UUID, state: State) -> IngestBox:
     sources = tuple(_put(store, organization, n, part) for n, part in enumerate(_parts(state)) if part)
     return IngestBox(organization, COLLECTOR, "metrics", sources)
 

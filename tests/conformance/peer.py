@@ -21,8 +21,8 @@ from conformance.http_subject import Address, HttpSubject, same_as_shown
 from conformance.remote_write import request_of
 from conformance.run import Failure, scripts
 from conformance.script import Case, State, read_script
-from servers.lake import free_port
 from servers.peers import running_peer
+from servers.ports import free_port
 
 _FEATURES = (
     "promql-experimental-functions,promql-delayed-name-removal,promql-extended-range-selectors,"

@@ -32,7 +32,8 @@ from lakerunner.model.source import SourceObject, SourceState
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from servers.lake import START_SECONDS, Process, free_port, lakerunner, wait_until
+from servers.lake import START_SECONDS, Process, lakerunner, wait_until
+from servers.ports import free_port
 from servers.postgres import drop_database, fresh_database
 from suites.otlp_rows import expected_rows
 

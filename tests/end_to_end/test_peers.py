@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from lakerunner.model.signal import SIGNALS
-from servers.lake import Lake, free_port, lake, wait_until
+from servers.lake import Lake, lake, wait_until
 from servers.peers import peer, run_peer, running_peer
+from servers.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

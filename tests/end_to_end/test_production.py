@@ -22,7 +22,8 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
 from servers.kafka import KafkaBroker
-from servers.lake import Process, free_port, lakerunner, wait_until
+from servers.lake import Process, lakerunner, wait_until
+from servers.ports import free_port
 from servers.postgres import fresh_database
 from servers.seaweedfs import S3Server
 from suites.otlp_rows import QUERIES, answered_rows, expected_rows, read_request

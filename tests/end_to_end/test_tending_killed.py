@@ -45,12 +45,12 @@ from servers.lake import (
     START_SECONDS,
     Process,
     clean_environment,
-    free_port,
     lakerunner,
     query_api,
     wait_until,
 )
 from servers.lake import Lake as Served
+from servers.ports import free_port
 from servers.postgres import drop_database, fresh_database
 from suites.otlp_rows import QUERIES, REQUESTS, answered_rows, expected_rows
 

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import hmac
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,8 @@ from xml.sax.saxutils import escape
 
 import httpx
 import pytest
+
+from servers.ports import free_port
 
 VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
@@ -77,9 +78,7 @@ def azurite(directory: Path, packages: Path) -> Iterator[QueueServer]:
         pytest.skip("Azurite needs Node.js, and there is no `node` on the PATH")
     if not packages.is_dir():
         _install(packages)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     program = packages / "node_modules" / "azurite" / "dist" / "src" / "queue" / "main.js"
     quiet = ["--silent", "--disableTelemetry", "--inMemoryPersistence"]
     log = directory / "azurite.log"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -56,19 +55,11 @@ class Process:
     def kill(self) -> None:
         """-9, as the kernel's out-of-memory killer would."""
         self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(STOP_SECONDS)
 
     def _alive(self) -> bool:
         assert self.popen.poll() is None, f"it ended with {self.popen.returncode}:\n{self.text()[-4000:]}"
         return True
-
-
-def free_port() -> int:
-    """Free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_until(done: Callable[[], bool], what: str, seconds: float, explain: Callable[[], str] = lambda: "") -> None:
@@ -125,7 +116,7 @@ class Lake:
         body: dict[str, Any] = httpx.get(f"{self.url}/api/v1/objects", params=params, timeout=30).json()
         return body
 
-    def settle(self, total: int, seconds: float = 60) -> dict[str, int]:
+    def settle(self, total: int, seconds: float = 120) -> dict[str, int]:
         """Until so many objects are known and all of them ended; how many ended how."""
         counts: dict[str, int] = {}
 
@@ -142,7 +133,7 @@ class Lake:
             [*LAKERUNNER, *arguments, "--home", str(self.home)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             env=clean_environment(self.environment),
             check=False,
         )

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from socket import socket
 from urllib.parse import quote, urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -16,9 +15,10 @@ from psycopg import sql
 
 from lakerunner.index.account import server_account
 from lakerunner.index.embedded import EmbeddedPostgres
+from servers.ports import free_port
 
 _PASSWORD = "p@ss/w%rd"  # signs that a URL must encode
-_SECONDS = 60
+_SECONDS = 120
 
 
 @contextmanager
@@ -46,10 +46,8 @@ def debian_postgres(directory: Path) -> Iterator[str]:
         result = account.run([str(programs / program), "-D", str(data), *arguments], _SECONDS)
         assert result.returncode == 0, f"{program}: {result.stdout} {log.read_text() if log.exists() else ''}"
 
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     run("initdb", "-U", "tester", "-A", "scram-sha-256", f"--pwfile={password}", "-E", "UTF8", "--locale=C.UTF-8", "-N")
+    port = free_port()  # now, and not before the seconds that initdb takes
     options = f"-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c port={port} -c fsync=off"
     run("pg_ctl", "start", "-w", "-l", str(log), "-o", options)
     try:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sysconfig
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from lakerunner.objects.open import StoreAddress
+from servers.ports import free_ports
 
 _START_SECONDS = 60
+_SECONDS = 60
 _STARTS = 3
 _PORTS = tuple(f"{part}.port{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", ".grpc"))
 _ACCESS_KEY, _SECRET_KEY = "lakerunner", "not-a-secret"
@@ -47,11 +48,11 @@ class S3Server:
         """It takes its time over SIGTERM; what it has been given is in its files."""
         if self.process is not None:
             self.process.kill()
-            self.process.wait(timeout=10)
+            self.process.wait(_SECONDS)
 
     def address(self, bucket: str) -> StoreAddress:
         """The address of the bucket, which is there when this returns."""
-        made = httpx.post(f"{self.filer}/buckets/{bucket}/", timeout=10)
+        made = httpx.post(f"{self.filer}/buckets/{bucket}/", timeout=_SECONDS)
         if made.status_code != httpx.codes.CONFLICT:  # it is there already
             made.raise_for_status()
         return self.address_of_absent(bucket)
@@ -76,7 +77,7 @@ def seaweedfs(directory: Path) -> Iterator[S3Server]:
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / "seaweedfs.log"
     for _ in range(_STARTS):
-        ports = dict(zip(_PORTS, _free_ports(len(_PORTS)), strict=True))
+        ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
         endpoint, filer = (f"http://127.0.0.1:{ports[name]}" for name in ("s3.port", "filer.port"))
         server = S3Server(endpoint, filer, log, _command(directory, ports))
         try:
@@ -130,14 +131,6 @@ def _ready(server: S3Server, process: subprocess.Popen[bytes]) -> bool:
             pass
         time.sleep(0.05)
     return False
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def _remove_sockets(log: Path) -> None:

@@ -28,7 +28,8 @@ from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
-from servers.lake import Process, free_port, lakerunner, wait_until
+from servers.lake import Process, lakerunner, wait_until
+from servers.ports import free_ports
 from servers.seaweedfs import S3Server, seaweedfs
 
 FRAGILE = Organization(UUID(bytes=b"fragile-segments"), "fragile")  # the one whose files may be damaged
@@ -54,7 +55,7 @@ class Cluster:
     secrets: tuple[str, ...]
     keys: dict[str, str]
     stack: ExitStack
-    ports: tuple[int, ...] = field(default_factory=lambda: (free_port(), free_port()))
+    ports: tuple[int, ...] = field(default_factory=lambda: tuple(free_ports(2)))
     workers: dict[int, Process] = field(default_factory=dict)
     homes: int = 0
 
