@@ -77,7 +77,7 @@ class Changing:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -101,16 +101,17 @@ def test_while_a_lookup_fails_the_last_answer_stays() -> None:
     now = [0.0]
     lookup = Changing(["http://a"], Unavailable("no DNS"), Unavailable("no DNS"), ["http://b"])
     known = Addresses([lookup], lambda: now[0])
-    given = []
+    given: list[str] = []
 
     def later() -> bool:
         now[0] += 6
-        given.append(known.here())
-        return lookup.calls == 4
+        (url,) = known.here()
+        given.append(url)
+        return url != "http://a"
 
     until(later)
-    until(lambda: known.here() == ["http://b"])
-    assert all(urls == ["http://a"] for urls in given)
+    assert (set(given[:-1]), given[-1]) == ({"http://a"}, "http://b")
+    assert lookup.calls >= 4
 
 
 def test_a_first_lookup_that_fails_is_said_and_tried_again() -> None:

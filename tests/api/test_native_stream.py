@@ -22,8 +22,10 @@ from lakerunner.model.segment import Picked
 from lakerunner.model.time import TimeRange
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Question
+from servers.lake import wait_until
+from suites.leaving import leaving
 
-LIMITS = Capacity(concurrent=1, org_concurrent=1, org_queries_per_second=1000.0, queue_seconds=1.0)
+LIMITS = Capacity(concurrent=1, org_concurrent=1, org_queries_per_second=1000.0, queue_seconds=2.0)
 SCHEMA = pa.schema([("value", pa.string())])
 VALUES = "logs/tagvalues?tagName=service_name"
 
@@ -42,7 +44,7 @@ class Waiting:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         self.begun.set()
-        self.go.wait(20)
+        self.go.wait(240)
         yield pa.record_batch([pa.array(["cart"])], SCHEMA)
 
     def close(self) -> None:
@@ -80,17 +82,13 @@ def url(engine: WaitingEngine) -> Iterator[str]:
 
 
 def until(met: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if met():
-            return
-        time.sleep(0.01)
-    raise AssertionError("waited 5 s in vain")
+    wait_until(met, "what was waited for", 60)
 
 
 def test_a_silent_stream_sends_heartbeats(url: str, engine: WaitingEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "HEARTBEAT_SECONDS", 0.05)
     lines = []
-    with httpx.stream("POST", f"{url}/{VALUES}", json={}, timeout=20) as response:
+    with httpx.stream("POST", f"{url}/{VALUES}", json={}, timeout=60) as response:
         for line in response.iter_lines():
             lines.append(line)
             if lines.count('data: {"type":"heartbeat"}') == 3:
@@ -107,26 +105,23 @@ def test_a_client_that_leaves_stops_the_query_and_its_slot_comes_back(
     body = {"q": '{service_name="cart"}'}
     for _ in range(2):  # one slot: the second could not begin if the first still had it
         before = len(engine.answers)
-        with (
-            pytest.raises(httpx.ReadTimeout),
-            httpx.stream("POST", f"{url}/{path}", json=body, timeout=httpx.Timeout(0.5)) as response,
-        ):
-            response.read()
-        asked = engine.answers[before]
-        assert asked.begun.is_set()
-        assert asked.closed.wait(5)
+        with leaving(f"{url}/{path}", body):
+            until(lambda: len(engine.answers) > before)  # noqa: B023 it is called here
+            asked = engine.answers[before]
+            assert asked.begun.wait(60)
+        assert asked.closed.wait(60)
     until(lambda: all(answer.closed.is_set() for answer in engine.answers))
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_one_more_than_may_run_is_turned_away(url: str, engine: WaitingEngine) -> None:
-    first = threading.Thread(target=httpx.post, args=(f"{url}/{VALUES}",), kwargs={"json": {}, "timeout": 20})
+    first = threading.Thread(target=httpx.post, args=(f"{url}/{VALUES}",), kwargs={"json": {}, "timeout": 240})
     first.start()
     until(lambda: bool(engine.answers))
     for path in (VALUES, "logs/tags"):
-        refused = httpx.post(f"{url}/{path}", json={}, timeout=20)
+        refused = httpx.post(f"{url}/{path}", json={}, timeout=60)
         assert refused.status_code == 429
-        assert "none of them ended within 1 s" in refused.json()["error"]["message"]
+        assert "none of them ended within 2 s" in refused.json()["error"]["message"]
     engine.answers[0].go.set()
-    first.join(10)
+    first.join(60)
     assert len(engine.answers) == 1

@@ -230,6 +230,7 @@ class ScriptedMetrics:
     reads: tuple[Read, ...] = ()
     closed: threading.Event = field(default_factory=threading.Event)
     go: threading.Event = field(default_factory=threading.Event)
+    waits: threading.Event = field(default_factory=threading.Event)
 
     def __iter__(self) -> Iterator[Group]:
         for step in self.script:
@@ -241,6 +242,7 @@ class ScriptedMetrics:
                 case Exception():
                     raise step
                 case "wait":
+                    self.waits.set()
                     while not (self.closed.is_set() or self.go.wait(0.01)):
                         pass
                     self.go.clear()

@@ -32,13 +32,15 @@ Step = int | str | float | Account | pa.RecordBatch
 @dataclass
 class Scripted:
     """An answer that goes through its script: a row with this number, a batch, `fail`, `wait` (until it is closed or
-    `go` is set, which is then cleared), `bug`, so many seconds, or from here on this account."""
+    `go` is set, which is then cleared; `waits` says that it is there), `bug`, so many seconds, or from here on this
+    account."""
 
     script: list[Step]
     schema: pa.Schema = SCHEMA
     account: Account = field(default_factory=Account)
     closed: threading.Event = field(default_factory=threading.Event)
     go: threading.Event = field(default_factory=threading.Event)
+    waits: threading.Event = field(default_factory=threading.Event)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for step in self.script:
@@ -48,6 +50,7 @@ class Scripted:
                 case "bug":
                     raise RuntimeError("the secret of the bug")
                 case "wait":
+                    self.waits.set()
                     while not (self.closed.is_set() or self.go.wait(0.01)):
                         pass
                     self.go.clear()
