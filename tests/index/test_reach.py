@@ -68,10 +68,12 @@ def test_a_server_that_is_only_busy_is_not_away() -> None:
 
 def test_a_pool_without_a_free_connection_is_no_server_that_is_away(embedded_postgres_url: str) -> None:
     database = Database.open(embedded_postgres_url, 2)
-    database.pool.timeout = 0.1
     no_connection = pytest.raises(Unavailable, match="couldn't get a connection")
-    with database.transaction(), database.transaction(), no_connection, database.transaction():
-        pass
+    with database.transaction(), database.transaction():
+        database.pool.timeout = 0.1
+        with no_connection, database.transaction():
+            pass
+        database.pool.timeout = 60
     with database.transaction() as free:
         assert free.connection.execute("SELECT 1").fetchall() == [(1,)]
     database.close()

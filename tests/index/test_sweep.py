@@ -15,6 +15,7 @@ from lakerunner.model.errors import Conflict, NotFound
 from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import DAY_NS, MIN_NS, SECOND_NS
+from servers.lake import wait_until
 
 LOGS = Cutoff("logs", 0, 100, 100, 100, 100)
 
@@ -230,6 +231,7 @@ def test_one_at_a_time_and_the_other_learns_who(index: Index) -> None:
         with index.sweep.alone("on host-b pid 8") as second:
             assert second is None
         assert first.held()
+    wait_until(lambda: index.sweep.sweeping() == "", "the server has seen the first one go", 60)
     with index.sweep.alone("again") as third:
         assert third is not None
 
@@ -249,7 +251,7 @@ def test_a_broken_connection_is_no_longer_held(index: Index) -> None:
     with index.sweep.alone("x") as lock:
         assert lock is not None
         pid = lock.connection.info.backend_pid
-        run(index, "SELECT pg_terminate_backend(%s, 10000)", pid)
+        run(index, "SELECT pg_terminate_backend(%s, 60000)", pid)
         assert not lock.held()
         with index.sweep.alone("y") as other:
             assert other is not None

@@ -25,6 +25,7 @@ from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split
 from lakerunner.pipeline.job import warm
+from servers.lake import wait_until
 from servers.spark import spark_session
 
 ORGANIZATION = UUID(int=7)
@@ -74,7 +75,7 @@ def box(*sources: SourceObject) -> IngestBox:
 
 def wait_for_tasks(spark: SparkSession) -> None:
     """Until the tasks of a job run: the boxes of these tests take much longer than this does."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not spark.sparkContext.statusTracker().getActiveStageIds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -260,7 +261,7 @@ def test_killed_workers_make_the_box_unavailable_and_the_next_try_whole(
         for worker in set(jvm.children(recursive=True)) - set(jvm.children()):  # the children of the daemon
             worker.kill()
         with pytest.raises(Unavailable, match=r"Spark did not finish the job: .*Python worker exited"):
-            running.result(timeout=30)
+            running.result(timeout=120)
     assert rows(ingest_box(spark, box(*sources), address, LIMITS)) == 320_000
 
 
@@ -275,8 +276,8 @@ def test_a_cancelled_box_is_unavailable_at_once_and_the_session_goes_on(
         started = time.monotonic()
         spark.sparkContext.cancelAllJobs()
         with pytest.raises(Unavailable, match="the Spark job was cancelled"):
-            running.result(timeout=10)
-        assert time.monotonic() - started < 5
+            running.result(timeout=120)
+        assert time.monotonic() - started < 60
     assert rows(ingest_box(spark, box(sources[0]), address, LIMITS)) == 40_000
 
 
@@ -291,7 +292,8 @@ def test_an_interrupted_box_cancels_its_job(spark: SparkSession, address: StoreA
     threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         ingest_box(spark, box(*sources), address, LIMITS)
-    assert not spark.sparkContext.statusTracker().getActiveStageIds()
+    tracker = spark.sparkContext.statusTracker()
+    wait_until(lambda: not tracker.getActiveStageIds(), "Spark's own word that nothing runs", 60)
     assert rows(ingest_box(spark, box(sources[0]), address, LIMITS)) == 40_000
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
+from servers.lake import wait_until
 from servers.spark import spark_session, spark_settings
 
 # Prints its processes once a task runs on both slots, then waits for its end.
@@ -143,9 +144,9 @@ def test_closing_ends_all_processes_with_a_job_running(session: SparkSession, wo
         time.sleep(0.05)
     processes = [jvm(session), *jvm(session).children(recursive=True)]
     close_session(session)
-    thread.join(10)
+    thread.join(60)
     assert len(failed) == 1
-    assert psutil.wait_procs(processes, timeout=10)[1] == []
+    assert psutil.wait_procs(processes, timeout=60)[1] == []
     assert list(work.glob("session-*")) == []
 
 
@@ -156,7 +157,7 @@ def test_a_killed_process_leaves_no_process_and_the_next_session_tidies_up(
     assert len(below) >= 4  # the JVM, the daemon, two workers
     driver.kill()
     driver.wait()
-    assert psutil.wait_procs(below, timeout=15)[1] == []
+    assert psutil.wait_procs(below, timeout=60)[1] == []
     left = set((tmp_path / "work").glob("session-*"))
     with spark_session(tmp_path / "work") as session:
         assert session.sparkContext.parallelize([1, 2], 2).sum() == 3
@@ -172,7 +173,7 @@ def test_a_killed_process_leaves_no_executor(tmp_path: Path) -> None:
     assert sum("java" in process.name() for process in below) == 3  # the driver's JVM and two executors
     driver.kill()
     driver.wait()
-    assert psutil.wait_procs(below, timeout=30)[1] == []
+    assert psutil.wait_procs(below, timeout=60)[1] == []
 
 
 def test_a_java_that_does_not_start_says_so(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ def test_a_master_that_is_none_is_named_and_leaves_no_jvm(tmp_path: Path, master
         open_session(spark_settings(tmp_path, master), "test")
     assert master in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert java_children() == before
+    wait_until(lambda: java_children() == before, "no other Java", 60)
 
 
 def java_children() -> set[int]:

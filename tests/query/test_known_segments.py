@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,6 @@ from sample_lake import HOUR, NOW, OTHER, OWN, START, Lake, Record
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
-from lakerunner.index.reach import PROBE_SECONDS
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Picked
@@ -23,6 +22,7 @@ from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.workers import OneWorker
+from servers.lake import wait_until
 
 SHOP, PAY = (Equals("service_name", (name,)) for name in ("shop", "pay"))
 
@@ -161,7 +161,6 @@ def test_a_postgresql_that_stops_and_comes_back(tmp_path: Path) -> None:
     server = EmbeddedPostgres(tmp_path / "postgres")
     url = server.start()
     index = Index.open(url, connections=2)
-    index.pool.timeout = 1.0
     try:
         index.migrate()
         for id_, name in ((OWN, "own"), (OTHER, "other")):
@@ -169,15 +168,21 @@ def test_a_postgresql_that_stops_and_comes_back(tmp_path: Path) -> None:
             index.commit(Commit(tuple(one for one in lake.all if one.organization == id_), (), ()))
         engine = Engine(index, OneWorker(lake.worker()), Coordinator(lake.instances()))
         assert ask(engine, OWN) == (10, "")
+        index.pool.timeout = 1.0
         server.stop()
         count, degraded = ask(engine, OWN)
         assert (count, degraded) == (10, "the index cannot be reached: segments as of 2024-01-02 00:00:00 UTC")
         with pytest.raises(Unavailable, match="PostgreSQL at"):
             ask(engine, OTHER)
         server.start()
-        time.sleep(PROBE_SECONDS)  # until it is looked for again
         index.pool.timeout = 30.0
-        assert ask(engine, OTHER) == (1, "")
+
+        def is_found_again() -> bool:
+            with suppress(Unavailable):
+                return ask(engine, OTHER) == (1, "")
+            return False
+
+        wait_until(is_found_again, "the server is looked for again", 60)
         assert ask(engine, OWN) == (10, "")
     finally:
         index.close()

@@ -27,7 +27,7 @@ def test_an_unavailable_dependency_is_tried_again_and_shows_in_health() -> None:
         runtime.stopping.wait(0.01)
 
     runtime.loop("worker", step)
-    assert recovered.wait(5)
+    assert recovered.wait(60)
     assert seen == [{"status": "degraded", "parts": {"worker": "the store is away"}}]
     assert runtime.shut_down() == 0
 
@@ -39,7 +39,7 @@ def test_a_bug_in_a_loop_stops_the_process_with_exit_code_1() -> None:
         raise ZeroDivisionError("oops")
 
     runtime.loop("worker", step)
-    assert runtime.stopping.wait(5)
+    assert runtime.stopping.wait(60)
     assert not runtime.health.live
     assert runtime.health.report()["failed"] == "worker: oops"
     assert runtime.shut_down() == 1
@@ -48,9 +48,11 @@ def test_a_bug_in_a_loop_stops_the_process_with_exit_code_1() -> None:
 def test_parts_close_last_opened_first_after_loops_have_ended() -> None:
     runtime = Runtime("test")
     order: list[str] = []
+    began = threading.Event()
 
     def step() -> None:
-        runtime.stopping.wait(5)
+        began.set()
+        runtime.stopping.wait(60)
         order.append("loop")
 
     def broken() -> None:
@@ -62,6 +64,7 @@ def test_parts_close_last_opened_first_after_loops_have_ended() -> None:
     runtime.defer("last", lambda: order.append("last"))
     runtime.on_stop(lambda: order.append("interrupt"))
     runtime.loop("worker", step)
+    assert began.wait(60)
     assert runtime.shut_down() == 0
     assert sorted(order[:2]) == ["interrupt", "loop"]
     assert order[2:] == ["last", "broken", "first"]

@@ -113,6 +113,7 @@ def test_a_dry_run_tells_and_a_sweep_does(lake: SweptLake, run: Run) -> None:
     assert "4 objects of 22 bytes deleted, 1 rows forgotten" in swept.stderr
     assert lake.objects() == files["live"] | files["past"] | files["young"]
     assert sorted(lake.states().values()) == ["expired", "live"]
+    wait_until(lambda: lake.index.sweep.sweeping() == "", "the server has seen the first one go", 60)
     again = run("sweep")
     assert (again.exit_code, "0 objects of 0 bytes deleted" in again.stderr) == (0, True)
 

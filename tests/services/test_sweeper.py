@@ -23,6 +23,7 @@ from lakerunner.services.sweep.raw import raw_retention_ns
 from lakerunner.services.sweep.report import Line, Report
 from lakerunner.services.sweeper import Sweeper, chores_of, findings, sweep
 from lakerunner.settings import Settings
+from servers.lake import wait_until
 from servers.postgres import drop_database, fresh_database
 from servers.seaweedfs import S3Server
 from suites.small_pages import small_chores
@@ -338,7 +339,7 @@ def test_a_lost_lock_stops_a_sweep(lake: SweptLake, address: StoreAddress) -> No
     with lake.index.sweep.alone("x") as lock:
         assert lock is not None
         with lake.index.pool.connection() as connection:
-            connection.execute("SELECT pg_terminate_backend(%s, 10000)", (lock.connection.info.backend_pid,))
+            connection.execute("SELECT pg_terminate_backend(%s, 60000)", (lock.connection.info.backend_pid,))
         report = sweep(small_chores(lake.index, lake.store, address, {}), NOW_NS, lambda *_: None, lock.held)
     assert report.stopped
     assert len(lake.objects()) == 3
@@ -382,6 +383,7 @@ def test_the_service_sweeps_at_its_times_and_alone(lake: SweptLake, address: Sto
     clock[0] = 659.0
     service.step()
     assert len(lake.states()) == 1
+    wait_until(lambda: lake.index.sweep.sweeping() == "", "the server has seen the other one go", 60)
     clock[0] = 661.0
     service.step()
     assert (lake.states(), lake.objects()) == ({}, set())
