@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from isal import isal_zlib
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.unpack import unpack
 
-CONTENT = os.urandom(3000) + b"otlp" * 50_000
+CONTENT = random.Random(1).randbytes(3000) + b"otlp" * 50_000
 PACKED = gzip.compress(CONTENT, mtime=0)
 
 

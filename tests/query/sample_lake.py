@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -157,7 +158,7 @@ def write_segment(
     data = buffer.getvalue()
     times = [record.timestamp for record in records]
     segment = Segment(
-        id=segment_id(str(organization), collector, str(hash(data)), len(data), times[0]),
+        id=segment_id(str(organization), collector, sha256(data).hexdigest(), len(data), times[0]),
         organization=organization,
         collector=collector,
         signal="logs",
