@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import time
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,8 @@ class Terminal:
             start_new_session=True,
         )
         os.close(theirs)
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._rest = ""  # the beginning of what is one sign for a terminal, and came in two pieces
         self.seen = ""
 
     def enter(self, line: str, prompt: str = "sql> ") -> None:
@@ -63,19 +66,25 @@ class Terminal:
             assert time.monotonic() < deadline, f"{words!r} did not come: {self.seen!r}"
             if select.select([self._descriptor], [], [], 0.1)[0]:
                 try:
-                    piece = os.read(self._descriptor, 65536).decode(errors="replace")
+                    piece = os.read(self._descriptor, 65536)
                 except OSError:
-                    piece = ""
+                    piece = b""
                 assert piece, f"it ended before {words!r}: {self.seen!r}"
-                self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", piece).replace("\r\n", "\n")
+                self._show(self._rest + self._decoder.decode(piece))
         at = self.seen.index(words) + len(words)
         before, self.seen = self.seen[:at], self.seen[at:]
         return before
 
+    def _show(self, text: str) -> None:
+        cut = re.search(r"(\r|\x1b(\[[0-9;?]*)?)?$", text)
+        assert cut is not None
+        self._rest = text[cut.start() :]
+        self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text[: cut.start()]).replace("\r\n", "\n")
+
     def close(self) -> None:
         if self.popen.poll() is None:
             self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(SECONDS)
         os.close(self._descriptor)
 
 
@@ -158,7 +167,7 @@ def test_ctrl_c_stops_the_query_and_stays(url: str, engine: ScriptedEngine, tmp_
         assert not engine.answers["endless"].closed.is_set()
         screen.interrupt()
         screen.wait_for("stopped\n")
-        assert engine.answers["endless"].closed.wait(10)
+        assert engine.answers["endless"].closed.wait(SECONDS)
         screen.wait_for("sql> ")
         screen.type("select")
         screen.wait_for("select")
