@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
@@ -32,6 +33,10 @@ if not RANDOM:
     # Hypothesis draws some of its values from the constants of the modules that are loaded by now: those are others
     # with every change, and with every order of tests.
     pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
+
+# What a test does not say a limit for may take as long as a busy machine takes; httpx gives up after five seconds.
+for part in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, part, 60.0)
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,12 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from servers.lake import LAKERUNNER, clean_environment
 
 
+@pytest.mark.timeout(900)
 def test_the_demo_is_right_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     home = tmp_path / "home"
     first, second = run(home), run(home)
@@ -24,7 +27,7 @@ def run(home: Path) -> int:
         [*LAKERUNNER, "demo", "--once", "--home", str(home), "--listen", "127.0.0.1:0", "--minutes", "5"],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=400,
         env=clean_environment(),
         check=False,
     )

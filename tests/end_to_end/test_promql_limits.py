@@ -12,7 +12,7 @@ import pytest
 from suites.otlp_metrics import Otlp, SmallLake, gauge
 
 T0 = 1_767_225_600  # 2026-01-01
-LONG = 5.0  # seconds, on a machine that has other things to do
+LONG = 5.0  # seconds of this process, which serves: others may have the machine meanwhile
 DOUBLED = "label_join(" * 40 + "label_replace(limited, 'a', 'long enough', '', '')" + ", 'a', '', 'a', 'a')" * 40
 MANY_VALUES = "count_values('v', sum_over_time((vector(1) * time())[1m:1s]))"
 
@@ -88,9 +88,9 @@ def memory() -> int:
 
 def sent(lake: SmallLake, path: str, given: dict[str, Any]) -> httpx.Response:
     given = {"time": str(T0 + 600), **given} if path == "query" else given
-    began = time.monotonic()
+    began = time.process_time()
     response = lake.inner.http.post(f"/prometheus/api/v1/{path}", data=given)
-    assert time.monotonic() - began < LONG, (path, str(given)[:200])
+    assert time.process_time() - began < LONG, (path, str(given)[:200])
     return response
 
 

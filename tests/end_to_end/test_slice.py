@@ -56,7 +56,7 @@ def test_spans_over_http_come_back_by_their_trace(running: Lake) -> None:
     response = httpx.post(f"{running.url}/v1/traces", json=body, timeout=30)
     assert response.status_code == 200, response.text
     query = f"select name, service_name, epoch_ns(timestamp) as ns from spans where trace_id = '{'AB' * 16}'"
-    wait_until(lambda: bool(running.sql(query)), "the posted span", 20, running.process.text)
+    wait_until(lambda: bool(running.sql(query)), "the posted span", 120, running.process.text)
     assert running.sql(query) == [{"name": "posted", "service_name": "http-spans", "ns": 1766577984449000001}]
 
 
@@ -71,7 +71,7 @@ def test_metrics_over_http_come_back_by_their_name(running: Lake) -> None:
     assert response.status_code == 200, response.text
     query = """select service_name, metric_type, temporality, int_value, value, epoch_ns(timestamp) as ns
                from metrics where metric_name = 'posted.requests' order by timestamp"""
-    wait_until(lambda: bool(running.sql(query)), "the posted points", 20, running.process.text)
+    wait_until(lambda: bool(running.sql(query)), "the posted points", 120, running.process.text)
     same = {"service_name": "http-metrics", "metric_type": "sum", "temporality": "cumulative"}
     assert running.sql(query) == [
         {**same, "int_value": number, "value": float(number), "ns": at + number} for number in range(3)
@@ -105,7 +105,7 @@ def test_otlp_over_http(running: Lake, kind: str, packed: bool) -> None:
         assert response.status_code == 200, response.text
         assert response.content == (b"{}" if kind == "json" else b"")
     query = f"select message, epoch_ns(timestamp) as ns from logs where service_name = '{service}'"
-    wait_until(lambda: bool(running.sql(query)), "the posted record", 20, running.process.text)
+    wait_until(lambda: bool(running.sql(query)), "the posted record", 120, running.process.text)
     assert running.sql(query) == [{"message": "posted", "ns": 1766577984449000001}]
 
 
@@ -264,14 +264,15 @@ def test_the_command_line_client(running: Lake) -> None:
 
 def test_health_and_metrics(running: Lake) -> None:
     for path in ("healthz", "readyz", "livez"):
-        assert httpx.get(f"{running.url}/{path}", timeout=10).status_code == 200
-    report = httpx.get(f"{running.url}/healthz", timeout=10).json()
+        assert httpx.get(f"{running.url}/{path}", timeout=60).status_code == 200
+    report = httpx.get(f"{running.url}/healthz", timeout=60).json()
     assert report["status"] == "ok"
     assert {"lister", "relay", "boxer logs", "ingest logs"} <= set(report["parts"])
-    metrics = httpx.get(f"{running.url}/metrics", timeout=10).text
+    metrics = httpx.get(f"{running.url}/metrics", timeout=60).text
     assert 'lakerunner_objects_ended_total{signal="logs",state="done"}' in metrics
 
 
+@pytest.mark.timeout(900)  # three starts
 def test_a_second_start_continues_with_the_data_and_stops_cleanly(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with lake(home) as first:
@@ -281,7 +282,7 @@ def test_a_second_start_continues_with_the_data_and_stops_cleanly(tmp_path: Path
         assert first.process.stop(signal.SIGINT) == 0
         assert "Traceback" not in first.process.text()
         assert not (home / "address").exists()
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == [], "processes were left behind"
     with lake(home) as second:
         assert second.sql("select message from logs") == [{"message": "kept"}]
@@ -291,7 +292,7 @@ def test_a_second_start_continues_with_the_data_and_stops_cleanly(tmp_path: Path
         drop(third, "edge", "more.binpb", request_of("more"))
         ended(third, "edge", 2)
         assert third.sql("select message from logs order by 1") == [{"message": "kept"}, {"message": "more"}]
-    psutil.wait_procs(family, timeout=20)
+    psutil.wait_procs(family, timeout=60)
     assert [process for process in family if process.is_running() and process.status() != "zombie"] == []
 
 

@@ -123,7 +123,7 @@ def test_spark_runs_where_no_java_is_installed(tmp_path: Path, master: str) -> N
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert (run.stdout, run.returncode) == ("java-21 21 285\n10\n", 0), run.stderr

@@ -50,7 +50,7 @@ class Stumbling:
         if self._error:
             raise self._error
         self.waiting.set()
-        assert self.stopped.wait(20)
+        assert self.stopped.wait(240)
         raise UserError("the query was cancelled")
 
 
@@ -108,13 +108,13 @@ def test_a_query_that_waits_for_its_workers_is_stopped_from_another_thread(small
 
     reading = threading.Thread(target=read)
     reading.start()
-    assert worker.waiting.wait(20)
+    assert worker.waiting.wait(60)
     assert answer.account.considered == 1
     began = time.monotonic()
     answer.close()
-    reading.join(20)
+    reading.join(120)
     assert not reading.is_alive()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert [str(error) for error in raised] == ["the query was cancelled"]
     assert list((small.directory / "spill").iterdir()) == []
     answer.close()

@@ -14,7 +14,7 @@ from lakerunner.query.slots import Slots
 
 
 def test_one_past_the_line_is_turned_away() -> None:
-    slots = Slots(2, waiting=1, seconds=30)
+    slots = Slots(2, waiting=1, seconds=240)
     with ExitStack() as running:
         slots.take(running, Event())
         slots.take(running, Event())
@@ -33,7 +33,7 @@ def test_one_past_the_line_is_turned_away() -> None:
         with pytest.raises(Busy, match="runs 2 units and 1 wait: try again later"):
             slots.take(ExitStack(), Event())
         stop.set()
-        line.join(5)
+        line.join(60)
         assert waiting == ["the query was cancelled"]
         assert (slots.free, slots.in_line) == (0, 0)
     assert slots.free == 2
@@ -69,6 +69,6 @@ def test_those_in_line_come_in_their_order() -> None:
             time.sleep(0.005)
     first.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert order == list(range(8))
     assert slots.free == 1

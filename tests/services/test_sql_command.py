@@ -182,7 +182,7 @@ def test_leaving_an_answer_early_stops_its_query(url: str, engine: ScriptedEngin
     engine.answers["endless"] = Scripted([1, "wait"])  # type: ignore[index]
     with Client(url, None).sql(Query("endless")) as answer:
         assert next(iter(answer)) == {"n": 1}
-    assert engine.answers["endless"].closed.wait(10)
+    assert engine.answers["endless"].closed.wait(60)
 
 
 def test_nobody_at_the_address(tmp_path: Path) -> None:

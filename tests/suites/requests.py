@@ -42,5 +42,5 @@ def ended(running: Lake, collector: str, count: int) -> dict[str, tuple[str, str
                 found[entry["key"].removeprefix("otel-raw/")] = (entry["state"], entry["reason"])
         return len(found) == count and all(state != "seen" for state, _ in found.values())
 
-    wait_until(done, f"{count} objects of {collector}", 40, running.process.text)
+    wait_until(done, f"{count} objects of {collector}", 120, running.process.text)
     return found
