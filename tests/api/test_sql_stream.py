@@ -229,6 +229,7 @@ def test_the_closing_word_says_what_is_missing(url: str, answers: dict[str, Scri
             }
         ],
         "degraded": None,
+        "warnings": [],
     }
     answers["part"] = Scripted([1, LACKING])
     last = events_of(ask(url, "part", "sse"))[-1]
@@ -248,6 +249,16 @@ def test_a_degraded_answer_says_so_in_every_format(url: str, answers: dict[str, 
     for format_ in ("ndjson", "csv", "arrow", "parquet"):
         said = ask(url, "old", format_).headers["lakerunner-degraded"]
         assert said == "the index is away: segments as of 12:00 ? older ones only"
+
+
+def test_warnings_are_said_in_every_format(url: str, answers: dict[str, Scripted]) -> None:
+    warnings = ["logs: all up to then has expired", "traces: too"]
+    answers["gone"] = Scripted([Account(warnings=frozenset(warnings)), 1])
+    body = ask(url, "gone", "json").json()
+    assert (body["warnings"], body["complete"], "warnings" in body["stats"]) == (warnings, True, False)
+    assert events_of(ask(url, "gone", "sse"))[-1]["warnings"] == warnings
+    for format_ in ("ndjson", "csv", "arrow", "parquet"):
+        assert ask(url, "gone", format_).headers["lakerunner-warnings"] == "; ".join(warnings)
 
 
 def test_partial_is_asked_for_by_default_only_where_it_can_be_said(

@@ -10,11 +10,13 @@ from index_values import ACME, OTHER, at_once, segment
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
+from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.fingerprint import field_fingerprints
 from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import tiled
+from lakerunner.model.time import MIN_NS, TimeRange
 from lakerunner.plan.scan import Equals
 
 NS = 1_000_000
@@ -67,6 +69,51 @@ def test_windows_that_have_expired_are_made_good_by_finer_ones(index: Index) -> 
     tiles, found, _ = names(index, (0, 3 * MINUTE), MINUTE)
     assert tiles == {MINUTE: ((2 * MINUTE, 3 * MINUTE),), TEN: ((0, 2 * MINUTE),)}
     assert found == {(MINUTE, 3 * MINUTE), (TEN, TEN)}
+
+
+def expire(index: Index, frequency: int, before: int, *segments: Segment) -> None:
+    cutoff = Cutoff(segments[0].signal, frequency, before * NS, before * NS, 0, 0)
+    assert len(index.sweep.expire(ACME.id, cutoff, [one.id for one in segments], NS)) == len(segments)
+
+
+def test_what_has_expired_where_raw_points_are_read_and_which_tiers_are_left(index: Index) -> None:
+    held = {name: field_fingerprints("metric_name", [name]) for name in ("up", "down")}
+    both = held["up"] + held["down"]
+    raw = metrics("raw", 1, 2 * MINUTE, rolled=True, fingerprints=both)
+    young = metrics("young", 2 * MINUTE + 1, 5 * MINUTE, fingerprints=both)
+    ten = metrics("ten", TEN, 2 * MINUTE, TEN, rolled=True, fingerprints=both)
+    one = metrics("one", MINUTE, 2 * MINUTE, MINUTE, fingerprints=held["up"])
+    theirs = metrics("theirs", MINUTE, MINUTE, FIVE, organization=OTHER.id)
+    commit(index, raw, young, ten, one)
+    commit(index, theirs)
+    reach = TimeRange(1, 5 * MINUTE * NS)
+    assert index.segments.pick(ACME.id, "metrics", reach).expiry == NOTHING_EXPIRED
+    expire(index, RAW, 3 * MINUTE, raw)
+    before_ns = {RAW: 2 * MINUTE * NS + 1}
+    assert index.segments.pick(ACME.id, "metrics", reach).expiry == Expiry(before_ns, (TEN, MINUTE))
+    down = (Equals("metric_name", ("down",)),)
+    assert index.segments.pick(ACME.id, "metrics", reach, conditions=down).expiry == Expiry(before_ns, (TEN,))
+    late = TimeRange(2 * MINUTE * NS + 1, 5 * MINUTE * NS)
+    assert index.segments.pick(ACME.id, "metrics", late).expiry == NOTHING_EXPIRED
+    assert index.segments.pick(OTHER.id, "metrics", reach).expiry == NOTHING_EXPIRED
+    # A tier in the place of raw points lacks nothing, until it has expired too.
+    assert index.segments.pick_tiers(ACME.id, (0, 5 * MINUTE), TEN).expiry == NOTHING_EXPIRED
+    expire(index, TEN, 3 * MINUTE, ten)
+    before_ns[TEN] = 2 * MINUTE * NS + 1
+    assert index.segments.pick_tiers(ACME.id, (0, 5 * MINUTE), TEN).expiry == Expiry(before_ns, (MINUTE,))
+    assert index.segments.pick_tiers(ACME.id, (0, 5 * MINUTE), MINUTE).expiry == NOTHING_EXPIRED
+    assert index.segments.pick_tiers(ACME.id, (2 * MINUTE, 5 * MINUTE), TEN).expiry == NOTHING_EXPIRED
+
+
+def test_each_signal_has_an_expiry_of_its_own(index: Index) -> None:
+    old = segment("old", 1 * NS, 5 * NS)
+    commit(index, old, segment("young", 5 * NS, 9 * NS), segment("spans", 1 * NS, 5 * NS, signal="traces"))
+    expire(index, RAW, 5, old)
+    reach = TimeRange(NS, 9 * NS)
+    assert index.segments.pick(ACME.id, "logs", reach).expiry == Expiry({RAW: 5 * NS})
+    assert index.segments.pick(ACME.id, "traces", reach).expiry == NOTHING_EXPIRED
+    assert index.segments.pick(ACME.id, "metrics", reach).expiry == NOTHING_EXPIRED
+    assert index.sweep.expired_before(ACME.id, old.collector, RAW) == MIN_NS  # which is of metrics
 
 
 def test_a_metric_that_no_unrolled_segment_has_is_not_held_up(index: Index) -> None:

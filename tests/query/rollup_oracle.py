@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from metric_lake import NS, MetricLake
 
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
 from lakerunner.model.signal import ROLLUPS
@@ -131,6 +132,7 @@ class RollupLake:
         self.lake = lake
         self.all: list[Segment] = list(lake.segments)
         self.away = False
+        self.expired: dict[int, int] = {}  # by frequency, ns
 
     @property
     def segments(self) -> RollupLake:
@@ -197,8 +199,13 @@ class RollupLake:
         rolled = set(ids)
         self.all = [replace(one, rolled=True) if one.id in rolled else one for one in self.all]
 
+    def expire(self, frequency: int, before_ns: int) -> None:
+        """What ends by then."""
+        self.all = [one for one in self.all if one.frequency_ms != frequency or one.time.end_ns > before_ns]
+        self.expired[frequency] = before_ns
+
     def pick(self, organization: UUID, signal: str, time: TimeRange, *, conditions: Any = ()) -> Any:
-        return Picked(*self._picked(organization, conditions, 0, time))
+        return Picked(*self._picked(organization, conditions, 0, time), self._expiry(organization, conditions, [time]))
 
     def pick_tiers(self, organization: UUID, reach: Interval, tier: int, *, conditions: Any = ()) -> TierPicked:
         unrolled: dict[int, list[Interval]] = {}
@@ -206,13 +213,20 @@ class RollupLake:
             if not one.rolled:
                 times = one.time.start_ns // NS, (one.time.end_ns - 1) // NS
                 unrolled.setdefault(one.frequency_ms, []).append(times)
-        tiles = tiled(reach, tier, unrolled)
+        tiles = tiled(reach, tier, unrolled, {one: (ns - 1) // NS for one, ns in self.expired.items()})
         found: dict[UUID, Segment] = {}
         for frequency, times in tiles.items():
             for interval in times:
                 own, _ = self._picked(organization, conditions, frequency, _time(interval))
                 found |= {one.id: one for one in own}
-        return TierPicked(tiles, tuple(found.values()), len(found))
+        raw = [_time(one) for one in tiles.get(0, ())]
+        return TierPicked(tiles, tuple(found.values()), len(found), self._expiry(organization, conditions, raw))
+
+    def _expiry(self, organization: UUID, conditions: Any, raw: list[TimeRange]) -> Expiry:
+        before = self.expired.get(0, 0)
+        gone = [TimeRange(one.start_ns, min(before, one.end_ns)) for one in raw if one.start_ns < before]
+        left = {one.frequency_ms for time in gone for one in self._picked(organization, conditions, None, time)[0]}
+        return Expiry(self.expired, tuple(sorted(left - {0}))) if gone else NOTHING_EXPIRED
 
     def _picked(
         self, organization: UUID, conditions: Any, frequency: int | None, time: TimeRange

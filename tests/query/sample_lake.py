@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.lakeql.tables import LOGS_TABLE
+from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.fingerprint import field_fingerprints
 from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
 from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, Scope
@@ -250,6 +251,7 @@ class Lake:
         self.all: list[Segment] = []
         self.records: list[tuple[Record, str]] = []
         self.picks: list[TimeRange] = []
+        self.expired_ns: dict[str, int] = {}  # by signal
 
     @property
     def segments(self) -> Lake:
@@ -272,7 +274,9 @@ class Lake:
             for segment in self.all
             if (segment.organization, segment.signal, segment.frequency_ms) == wanted and segment.time.overlaps(time)
         ]
-        return Picked(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there))
+        before_ns = self.expired_ns.get(signal)
+        expiry = Expiry({0: before_ns}) if before_ns is not None and time.start_ns < before_ns else NOTHING_EXPIRED
+        return Picked(tuple(s for s in there if may_hold(s.fingerprints, groups)), len(there), expiry)
 
     def pick_tiers(
         self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()

@@ -96,6 +96,7 @@ def test_all_of_an_account_is_told() -> None:
         workers={"b": 1, "a": 3},
         missing=(Missing(1, TimeRange(START, START + HOUR), "the store is away"),),
         degraded="segments as of then",
+        warnings=frozenset({"logs: all of it has expired"}),
     )
     assert list(account_lines(account)) == [
         "rows 7",
@@ -105,6 +106,7 @@ def test_all_of_an_account_is_told() -> None:
         "units 3 on a, 1 on b",
         "missing 1 segments of [2024-01-01 00:00:00 .. 2024-01-01 01:00:00): the store is away",
         "degraded: segments as of then",
+        "warning: logs: all of it has expired",
         "seconds plan 0.001, pick 0.002, gather 1.500, coordinate 0.250",
         "seconds of workers, added up: fetch 2.000",
     ]

@@ -48,6 +48,7 @@ def engine() -> ScriptedEngine:
             "fails": Scripted([1, "fail"]),
             "part": Scripted([1, Account(considered=3, read=1, missing=(missing,))]),
             "old": Scripted([Account(degraded="the index is away"), 1]),
+            "gone": Scripted([Account(warnings=frozenset({"logs: all up to then has expired"})), 1]),
             "nasty": Scripted([batch(text, [NASTY])], text),
             "wide": Scripted([batch(WIDE, [f"value {n}" for n in range(30)])], WIDE),
             "exact": Scripted([pa.record_batch([huge], exact)], exact),
@@ -123,6 +124,12 @@ def test_a_degraded_answer_is_said(url: str) -> None:
         result = run(url, "old", "--format", form)
         assert result.exit_code == 0
         assert result.stderr == "warning: this answer may be out of date: the index is away\n"
+
+
+def test_what_has_expired_is_said(url: str) -> None:
+    for form in ("table", "json", "csv", "parquet"):
+        result = run(url, "gone", "--format", form)
+        assert (result.exit_code, result.stderr) == (0, "warning: logs: all up to then has expired\n")
 
 
 def test_queries_come_from_standard_input_and_files(url: str, tmp_path: Path) -> None:

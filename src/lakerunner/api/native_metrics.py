@@ -222,4 +222,4 @@ def _last_word(answer: MetricsAnswer, asked: PromqlAsked) -> dict[str, Any]:
     text = asked.question.text
     notes = {f"{level}s": notes_texts(answer.notes, level, text) for level in ("warning", "info")}
     explained = {"reads": to_json(answer.reads)} if asked.explain else {}
-    return {"step": asked.question.steps.step, **notes, **closing(answer.account), **explained}
+    return {"step": asked.question.steps.step, **closing(answer.account), **notes, **explained}

@@ -26,7 +26,7 @@ _MISSING: Schema = {
 }
 _ANSWER: Schema = {
     "type": "object",
-    "required": ["columns", "rows", "row_count", "complete", "missing", "degraded", "stats"],
+    "required": ["columns", "rows", "row_count", "complete", "missing", "degraded", "warnings", "stats"],
     "properties": {
         "columns": _COLUMNS,
         "rows": {"type": "array", "items": {"type": "object"}},
@@ -34,6 +34,11 @@ _ANSWER: Schema = {
         "complete": BOOLEAN,
         "missing": _MISSING,
         "degraded": {"type": ["string", "null"], "description": "why the answer may be older than the lake"},
+        "warnings": {
+            "type": "array",
+            "items": TEXT,
+            "description": "up to when what was asked for has expired by retention",
+        },
         "stats": {"type": "object", "description": "what it took: segments, row groups, bytes, seconds by stage"},
     },
 }

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.index.database import Database, Transaction
+from lakerunner.index.expiry import expired_before, expiry_of
 from lakerunner.index.tiers import picked_rows
 from lakerunner.model.errors import Conflict
 from lakerunner.model.fingerprint import digest64
@@ -63,15 +64,19 @@ class Segments:
             "end_ns": time.end_ns,
         }
         groups = fingerprint_groups(signal, conditions)
-        if not groups:
-            segments = self._segments("segments.pick", values)
-            return Picked(tuple(segments), len(segments))
-        wanted = {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
+        values |= dict.fromkeys(_WANTED) | {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
         with self._database.transaction() as transaction:
-            rows = transaction.rows("segments.pick_pruned", dict.fromkeys(_WANTED) | values | wanted)
-            held = [row[1:] for row in rows if row[1] is not None]
+            if groups:
+                rows = transaction.rows("segments.pick_pruned", values)
+                held = [row[1:] for row in rows if row[1] is not None]
+                considered = rows[0][0]
+            else:
+                held = transaction.rows("segments.pick", values)
+                considered = len(held)
             sets = self._sets.of(transaction, {row[-1] for row in held})
-        return Picked(tuple(_segment(row, sets) for row in held), rows[0][0])
+            before_ns = expired_before(transaction, values)
+            expiry = expiry_of(transaction, values, before_ns, [(time.start_ns, time.end_ns)])
+        return Picked(tuple(_segment(row, sets) for row in held), considered, expiry)
 
     def pick_tiers(
         self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()
@@ -82,10 +87,10 @@ class Segments:
         asked = {"organization": organization, "signal": "metrics", **dict.fromkeys(_WANTED)}
         asked |= {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
         with self._database.transaction() as transaction:
-            tiles, rows, considered = picked_rows(transaction, asked, reach, tier)
+            tiles, rows, considered, expiry = picked_rows(transaction, asked, reach, tier)
             sets = self._sets.of(transaction, {row[-1] for row in rows})
         segments = {row[0]: row for row in rows}
-        return TierPicked(tiles, tuple(_segment(row, sets) for row in segments.values()), considered)
+        return TierPicked(tiles, tuple(_segment(row, sets) for row in segments.values()), considered, expiry)
 
     def get(self, organization: UUID, ids: Iterable[UUID]) -> list[Segment]:
         """Those of these ids that the organization has, ordered by start and id. Replaced ones too: a query

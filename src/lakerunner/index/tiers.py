@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakerunner.index.database import Rows, Transaction
-from lakerunner.model.tier import TIERS
+from lakerunner.index.expiry import expired_before, expiry_of
+from lakerunner.model.expiry import Expiry
+from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import Interval, Tiles, tiled
 from lakerunner.model.time import MAX_NS, MIN_NS
 
@@ -20,28 +22,32 @@ _NS_PER_MS = 1_000_000
 
 def picked_rows(
     transaction: Transaction, asked: Mapping[str, Any], reach: Interval, tier: int
-) -> tuple[Tiles, Rows, int]:
-    """Tiles, rows of the segments, and how many there are before any is left out by fingerprints. `asked` is
-    organization, signal and wanted fingerprints. Must be the transaction's first statements."""
+) -> tuple[Tiles, Rows, int, Expiry]:
+    """Tiles, rows of the segments, how many there are before any is left out by fingerprints, and what has expired
+    where raw points are read. `asked` is organization, signal and wanted fingerprints. Must be the transaction's first
+    statements."""
     transaction.run("segments.one_snapshot")
     finer = [frequency for frequency in (0, *TIERS) if frequency < tier]
     times = {"frequencies": finer, "start_ns": _first_ns(reach[0]), "end_ns": _first_ns(reach[1])}
     unrolled: dict[int, list[Interval]] = {}
     for frequency, start_ns, end_ns in transaction.rows("segments.unrolled", {**asked, **times}):
         unrolled.setdefault(frequency, []).append((start_ns // _NS_PER_MS, (end_ns - 1) // _NS_PER_MS))
-    expired = {
-        frequency: (before_ns - 1) // _NS_PER_MS for frequency, before_ns in transaction.rows("segments.expired", asked)
-    }
-    tiles = tiled(reach, tier, unrolled, expired)
-    where = [(frequency, *interval) for frequency, intervals in tiles.items() for interval in intervals]
+    before_ns = expired_before(transaction, asked)
+    tiles = tiled(reach, tier, unrolled, {one: (ns - 1) // _NS_PER_MS for one, ns in before_ns.items()})
+    where = [
+        (frequency, _first_ns(start), _first_ns(end))
+        for frequency, intervals in tiles.items()
+        for start, end in intervals
+    ]
     wanted = {
         "frequencies": [frequency for frequency, _, _ in where],
-        "starts": [_first_ns(start) for _, start, _ in where],
-        "ends": [_first_ns(end) for _, _, end in where],
+        "starts": [start for _, start, _ in where],
+        "ends": [end for _, _, end in where],
     }
     rows = transaction.rows("segments.pick_tiles", {**asked, **wanted})
     ((considered,),) = transaction.rows("segments.count_tiles", {**asked, **wanted})
-    return tiles, rows, considered
+    raw = [(start, end) for frequency, start, end in where if frequency == RAW]
+    return tiles, rows, considered, expiry_of(transaction, asked, before_ns, raw)
 
 
 def _first_ns(time_ms: int) -> int:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
+from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.organization import checked_name
 from lakerunner.model.source import SEGMENT_PREFIX
 from lakerunner.model.tiling import Tiles
@@ -67,10 +68,11 @@ class Segment:
 @dataclass(frozen=True)
 class Picked:
     """What the index picked for a scan: the segments that may hold rows it wants, ordered by start and id, out of so
-    many that are live in its time range."""
+    many that are live in its time range; and what of it has expired, empty if nothing."""
 
     segments: tuple[Segment, ...]
     considered: int
+    expiry: Expiry = NOTHING_EXPIRED
 
 
 def segment_path(organization: UUID, collector: str, signal: str, start_ns: int, id_: UUID) -> str:
@@ -86,6 +88,7 @@ class TierPicked:
     tiles: Tiles
     segments: tuple[Segment, ...]
     considered: int
+    expiry: Expiry = NOTHING_EXPIRED
 
 
 def segment_id(*work: str | int | Iterable[str | int]) -> UUID:

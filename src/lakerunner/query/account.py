@@ -29,7 +29,7 @@ class Missing:
 class Account:
     """`considered` are the live segments of the scans' time ranges; each of them ends up in `pruned`, by what left it
     out, or in `read`. `row_groups` are those of segments that were looked into, likewise. Seconds are by stage; of what
-    ran at once they are added up."""
+    ran at once they are added up. `warnings` are of rows that were asked for and have expired."""
 
     considered: int = 0
     pruned: Mapping[str, int] = field(default_factory=dict)
@@ -43,6 +43,7 @@ class Account:
     workers: Mapping[str, int] = field(default_factory=dict)
     missing: tuple[Missing, ...] = ()
     degraded: str = ""
+    warnings: frozenset[str] = frozenset()
     from_cache: bool = False
 
     def __add__(self, other: Account) -> Account:
@@ -61,6 +62,7 @@ class Account:
         """What `from_json` reads back."""
         made = {f.name: getattr(self, f.name) for f in fields(self)}
         made |= {name: dict(value) for name, value in made.items() if isinstance(value, Mapping)}
+        made["warnings"] = sorted(self.warnings)
         made["missing"] = [
             {"segments": m.segments, "start_ns": m.time.start_ns, "end_ns": m.time.end_ns, "reason": m.reason}
             for m in self.missing
@@ -72,7 +74,7 @@ class Account:
         missing = tuple(
             Missing(m["segments"], TimeRange(m["start_ns"], m["end_ns"]), m["reason"]) for m in given["missing"]
         )
-        return cls(**{**given, "missing": missing})
+        return cls(**{**given, "missing": missing, "warnings": frozenset(given["warnings"])})
 
 
 def total(accounts: Iterable[Account]) -> Account:
@@ -86,4 +88,4 @@ def _added(one: Any, other: Any) -> Any:
         return dict(total)
     if isinstance(one, bool | str):
         return one or other
-    return one + other
+    return one | other if isinstance(one, frozenset) else one + other

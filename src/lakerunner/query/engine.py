@@ -21,6 +21,7 @@ from lakerunner.query.account import Account, total
 from lakerunner.query.answer import Answer
 from lakerunner.query.bounded import Bounded
 from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.expiry import expiry_warnings
 from lakerunner.query.explain import Explained, explained_lines
 from lakerunner.query.feed import Feed, Feeds
 from lakerunner.query.gather import Gather, Gathering
@@ -104,7 +105,8 @@ class Engine:
         planned = self._clock()
         picks = self._picks(organization, plan.scans, question.now_ns)
         seconds = {"plan": planned - began, "pick": self._clock() - planned}
-        before = replace(total(pick.account for pick in picks), seconds=seconds)
+        warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
+        before = replace(total(pick.account for pick in picks), seconds=seconds, warnings=warnings)
         job = Job(organization, plan, picks, question.partial, before)
         if statement.wanted == Wanted.ROWS:
             return self._kept(job)
@@ -119,7 +121,8 @@ class Engine:
         plan = compile_spark(question.text, organization, question.now_ns, parameters=question.parameters)
         self._syntax.check(question.text)
         picks = self._picks(organization, plan.scans, question.now_ns)
-        return self._outgrown.answer(organization, plan, [pick.segments for pick in picks])
+        warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
+        return self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
 
     def run(self, job: Job) -> Answer:
         """At once: the work begins when the answer is looked at."""

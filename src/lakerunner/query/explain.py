@@ -68,6 +68,7 @@ def account_lines(account: Account) -> Iterator[str]:
         yield f"missing {missing.segments} segments of {time_range_text(missing.time)}: {missing.reason}"
     if account.degraded:
         yield f"degraded: {account.degraded}"
+    yield from (f"warning: {warning}" for warning in sorted(account.warnings))
     yield from _seconds(account.seconds)
 
 

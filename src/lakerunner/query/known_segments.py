@@ -19,6 +19,7 @@ from typing import Protocol
 from uuid import UUID
 
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles, clipped
@@ -52,11 +53,12 @@ class SegmentIndex(Protocol):
 @dataclass(frozen=True)
 class Pick:
     """The segments to read for a scan; `account` has those that were considered, and by what others were left out.
-    `tiles`: where each tier is read, if these are of several."""
+    `tiles`: where each tier is read, if these are of several. `expiry`: what of it has expired."""
 
     segments: tuple[Segment, ...]
     account: Account
     tiles: Tiles = field(default_factory=dict)
+    expiry: Expiry = NOTHING_EXPIRED
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class KnownSegments:
                 raise
             return known
         self._remember(asked, _Remembered(replace(picked, segments=_bare(picked.segments)), now_ns))
-        return Pick(picked.segments, _account(len(picked.segments), picked.considered))
+        return Pick(picked.segments, _account(len(picked.segments), picked.considered), expiry=picked.expiry)
 
     def pick_tiers(self, organization: UUID, reach: Interval, tier: int, scan: Scan, now_ns: int) -> Pick:
         """Likewise, for a scan of metrics in windows of this tier at most (Segments.pick_tiers); the scan's time is
@@ -123,9 +125,10 @@ class KnownSegments:
                 raise
             return replace(known, tiles=clipped(known.tiles, reach))
         all_raw = tuple(picked.tiles) == (RAW,)
-        made = _Remembered(Picked(_bare(picked.segments), picked.considered), now_ns, picked.tiles)
+        made = _Remembered(Picked(_bare(picked.segments), picked.considered, picked.expiry), now_ns, picked.tiles)
         self._remember(replace(asked, tier=RAW) if all_raw else asked, made)
-        return Pick(picked.segments, _account(len(picked.segments), picked.considered), picked.tiles)
+        account = _account(len(picked.segments), picked.considered)
+        return Pick(picked.segments, account, picked.tiles, picked.expiry)
 
     def _known(self, asked: _Asked) -> Pick | None:
         """The newest pick that covers what is asked, but for the segments that lie outside its time."""
@@ -141,7 +144,7 @@ class KnownSegments:
         as_of = time_text(pick.made_ns // SECOND_NS * SECOND_NS)
         degraded = f"the index cannot be reached: segments as of {as_of} UTC"
         account = replace(_account(len(segments), considered), degraded=degraded)
-        return Pick(segments, account, pick.tiles)
+        return Pick(segments, account, pick.tiles, pick.picked.expiry)
 
     def _remember(self, asked: _Asked, pick: _Remembered) -> None:
         """In the place of all that it covers."""

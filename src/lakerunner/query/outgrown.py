@@ -53,7 +53,13 @@ class Outgrown:
         self._spark = spark
         self._instances = instances
 
-    def answer(self, organization: UUID, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkAnswer:
+    def answer(
+        self,
+        organization: UUID,
+        plan: SparkPlan,
+        segments: Sequence[Sequence[Segment]],
+        warnings: frozenset[str] = frozenset(),
+    ) -> SparkAnswer:
         """At once: the work begins when the answer is looked at."""
         # A unit refuses segments that are not the organization's own.
         leaves = [Leaf(scan, "") for scan in plan.scans]
@@ -61,7 +67,8 @@ class Outgrown:
         read = sum(len(unit.segments) for unit in units)
         bound = Running(plan.sql, lambda held: self._bind(held, plan), self._instances.limits, _Nothing())
         run = self._spark.start(plan, [unit.segments for unit in units])
-        return SparkAnswer(run, bound, Account(considered=read, read=read, workers={"spark": read}))
+        account = Account(considered=read, read=read, workers={"spark": read}, warnings=warnings)
+        return SparkAnswer(run, bound, account)
 
     def _bind(self, held: ExitStack, plan: SparkPlan) -> duckdb.DuckDBPyConnection:
         connection = self._instances.open(held)

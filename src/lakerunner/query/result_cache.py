@@ -69,7 +69,8 @@ class ResultCache:
             self._results.move_to_end(key)
         # What it took was taken once: whoever gets it again fetches and runs nothing.
         free = replace(result.account, bytes_fetched=0, bytes_cached=0, workers={}, from_cache=True)
-        return _Kept(result.data, replace(free, seconds=before.seconds, degraded=before.degraded))
+        now = {"seconds": before.seconds, "degraded": before.degraded, "warnings": before.warnings}
+        return _Kept(result.data, replace(free, **now))
 
     def keeping(self, key: bytes, answer: Answer) -> Answer:
         """The same answer, which is kept when it has been read to its end."""

@@ -21,6 +21,7 @@ from lakerunner.settings import Settings
 
 _ROW = b'data: {"type":"result","data":'
 _DEGRADED = "lakerunner-degraded"
+_WARNINGS = "lakerunner-warnings"
 _SQL, _PROMQL = "/api/v1/sql", "/api/v1/metrics/query"
 Row = dict[str, Any]
 OnProgress = Callable[[int, int], None]
@@ -56,6 +57,7 @@ class Ended:
     complete: bool = True
     missing: tuple[Mapping[str, Any], ...] = ()
     degraded: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class Rows:
@@ -102,8 +104,8 @@ class Rows:
             case "error":
                 raise error_from(event["error"])
             case "done":
-                missing = tuple(event["missing"])
-                yield {"ended": Ended(event["row_count"], event["complete"], missing, event["degraded"])}
+                missing, warnings = tuple(event["missing"]), tuple(event["warnings"])
+                yield {"ended": Ended(event["row_count"], event["complete"], missing, event["degraded"], warnings)}
 
 
 class Digits(float):
@@ -150,7 +152,8 @@ class Client:
                     output.write(piece)
             except httpx.RemoteProtocolError as error:
                 raise Unavailable(f"the query failed on its way, {form} is cut off: ndjson would say why") from error
-            return Ended(degraded=response.headers.get(_DEGRADED))
+            warnings = response.headers.get(_WARNINGS)
+            return Ended(degraded=response.headers.get(_DEGRADED), warnings=(warnings,) if warnings else ())
 
     @contextmanager
     def promql(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:

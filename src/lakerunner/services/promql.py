@@ -98,6 +98,8 @@ def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
     if question.explain:
         answered = orjson.loads(client.download_promql(body))
         click.echo("\n".join(drawn(line) for line in lines(answered["reads"])))
+        for warning in answered["warnings"]:
+            _say(warning)
         return 0 if answered["complete"] else INCOMPLETE
     if form == "json":
         answered = client.download_promql(body)

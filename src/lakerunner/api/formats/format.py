@@ -23,6 +23,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 
 DEGRADED_HEADER = "lakerunner-degraded"
+WARNINGS_HEADER = "lakerunner-warnings"
 _logger = logging.getLogger("lakerunner.api.sql")
 Close = Callable[[], None]
 
@@ -45,7 +46,7 @@ def columns(schema: pa.Schema) -> list[dict[str, str]]:
 def closing(account: Account) -> dict[str, Any]:
     """Whether the answer is complete, what it lacks, and what it took: the last word of JSON and SSE."""
     stats = account.to_json()
-    del stats["missing"], stats["degraded"]
+    del stats["missing"], stats["degraded"], stats["warnings"]
     missing = [
         {
             "segments": one.segments,
@@ -55,7 +56,13 @@ def closing(account: Account) -> dict[str, Any]:
         }
         for one in account.missing
     ]
-    return {"complete": account.complete, "missing": missing, "degraded": account.degraded or None, "stats": stats}
+    return {
+        "complete": account.complete,
+        "missing": missing,
+        "degraded": account.degraded or None,
+        "warnings": sorted(account.warnings),
+        "stats": stats,
+    }
 
 
 def too_large(what: str, max_bytes: int) -> TooLarge:
@@ -67,7 +74,7 @@ def too_large(what: str, max_bytes: int) -> TooLarge:
 async def streamed(answer: Answer, close: Close, media_type: str, chunks: AsyncGenerator[bytes]) -> Response:
     """A response of these chunks, cut off where they fail. A query that fails before the first has its status."""
     first = await anext(chunks, b"")
-    headers = degraded_header(answer.account)
+    headers = said_in_headers(answer.account)
 
     async def all_chunks() -> AsyncGenerator[bytes]:
         try:
@@ -83,9 +90,10 @@ async def streamed(answer: Answer, close: Close, media_type: str, chunks: AsyncG
     return Stream(all_chunks(), media_type, close, headers)
 
 
-def degraded_header(account: Account) -> dict[str, str]:
+def said_in_headers(account: Account) -> dict[str, str]:
     """For formats that can say it nowhere else."""
-    return {DEGRADED_HEADER: _one_line(account.degraded)} if account.degraded else {}
+    said = {DEGRADED_HEADER: account.degraded, WARNINGS_HEADER: "; ".join(sorted(account.warnings))}
+    return {name: _one_line(text) for name, text in said.items() if text}
 
 
 async def schema_of(answer: Answer) -> pa.Schema:

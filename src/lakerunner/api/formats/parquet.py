@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from anyio import to_thread
 from starlette.responses import Response
 
-from lakerunner.api.formats.format import Close, Format, batches_of, degraded_header, schema_of, too_large
+from lakerunner.api.formats.format import Close, Format, batches_of, said_in_headers, schema_of, too_large
 from lakerunner.model.errors import UserError
 from lakerunner.query.answer import Answer
 
@@ -24,7 +24,7 @@ async def _respond(answer: Answer, close: Close) -> Response:
         async for batch in batches:
             await to_thread.run_sync(file.add, batch)
     data = await to_thread.run_sync(file.finish)
-    headers = degraded_header(answer.account)
+    headers = said_in_headers(answer.account)
     await to_thread.run_sync(close)
     return Response(data, headers=headers, media_type=PARQUET.media_type)
 

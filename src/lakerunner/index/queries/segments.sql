@@ -101,8 +101,23 @@ WHERE organization = %(organization)s AND signal = 'metrics' AND frequency_ms = 
   AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
 
 -- name: expired
--- Up to when windows of each tier, of any collector, are gone by their retention.
-SELECT frequency_ms, max(before_ns) FROM lrdb.expired WHERE organization = %(organization)s GROUP BY frequency_ms
+-- Up to when rows, of any collector, and windows of each tier are gone by their retention.
+SELECT frequency_ms, max(before_ns) FROM lrdb.expired
+WHERE organization = %(organization)s AND signal = %(signal)s GROUP BY frequency_ms
+
+-- name: left
+-- The tiers with windows at these times.
+SELECT DISTINCT s.frequency_ms
+FROM unnest(%(starts)s::bigint[], %(ends)s::bigint[]) AS gone (start_ns, end_ns)
+JOIN lrdb.segments AS s
+  ON s.start_ns < gone.end_ns AND s.end_ns > gone.start_ns
+  AND int8range(s.start_ns, s.end_ns) && int8range(gone.start_ns, gone.end_ns)
+WHERE organization = %(organization)s AND signal = %(signal)s AND state = 'live' AND s.frequency_ms > 0
+  AND (%(wanted_1)s::bigint[] IS NULL OR fingerprints && %(wanted_1)s::bigint[])
+  AND (%(wanted_2)s::bigint[] IS NULL OR fingerprints && %(wanted_2)s::bigint[])
+  AND (%(wanted_3)s::bigint[] IS NULL OR fingerprints && %(wanted_3)s::bigint[])
+  AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
+ORDER BY s.frequency_ms
 
 -- name: pick_tiles
 -- Like pick_pruned, of several frequencies, each at its own times. A segment comes once for each of these.

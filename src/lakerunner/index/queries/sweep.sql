@@ -29,17 +29,18 @@ WITH due AS (
     FROM due WHERE s.id = due.id
     RETURNING s.id, s.collector, s.end_ns
 ), known AS (
-    INSERT INTO lrdb.expired (organization, collector, frequency_ms, before_ns)
-    SELECT %(organization)s, collector, %(frequency_ms)s, max(end_ns) FROM expired
-    WHERE %(signal)s = 'metrics' GROUP BY collector ORDER BY collector
-    ON CONFLICT (organization, collector, frequency_ms)
+    INSERT INTO lrdb.expired (organization, signal, collector, frequency_ms, before_ns)
+    SELECT %(organization)s, %(signal)s, collector, %(frequency_ms)s, max(end_ns) FROM expired
+    GROUP BY collector ORDER BY collector
+    ON CONFLICT (organization, signal, collector, frequency_ms)
     DO UPDATE SET before_ns = greatest(lrdb.expired.before_ns, excluded.before_ns)
 )
 SELECT id FROM expired
 
 -- name: expired_before
 SELECT before_ns FROM lrdb.expired
-WHERE organization = %(organization)s AND collector = %(collector)s AND frequency_ms = %(frequency_ms)s
+WHERE organization = %(organization)s AND signal = 'metrics' AND collector = %(collector)s
+  AND frequency_ms = %(frequency_ms)s
 
 -- name: ended
 SELECT id, organization, collector, signal, frequency_ms, start_ns, state,

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from lakerunner.model.errors import TooLarge, Unavailable, UserError
 from lakerunner.model.tier import RAW
-from lakerunner.model.tiling import NO_TILES, Tiles, aligned
+from lakerunner.model.tiling import NO_TILES, Tiles, aligned, clipped
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.aggregations.split import NotSplit
@@ -44,6 +44,7 @@ from lakerunner.query.metrics.answer import (
 )
 from lakerunner.query.metrics.cardinality import Counting
 from lakerunner.query.metrics.conditions import metric_conditions
+from lakerunner.query.metrics.expiry import expiry_notes, gone
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.groups import in_groups
 from lakerunner.query.metrics.joined import joined_samples, joined_vectors
@@ -153,7 +154,7 @@ class _Asked:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        return self._notes.all()
+        return self._notes.all() + expiry_notes([(read.fragment, read.gone) for read in self.reads])
 
     @property
     def account(self) -> Account:
@@ -244,9 +245,8 @@ class Fetching:
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
         selection = Selection(matchers, start, end)
-        text = expression_text(Selector(matchers))
-        self._note(text, Guarded(RAW, None, "the samples themselves are asked for"), _raw_tiles(selection))
-        pieces = self._run(selection, Fetch(), self.pick(selection))
+        guarded = Guarded(RAW, None, "the samples themselves are asked for")
+        pieces = self._run(selection, Fetch(), self._pick_raw(expression_text(Selector(matchers)), guarded, selection))
         samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
         self._check(len(samples), len(samples.times))
         return samples
@@ -276,24 +276,29 @@ class Fetching:
         text = expression_text(task.expression)
         guarded = guard(task.expression, task.steps, self.engine.functions)
         if self.question.raw:
-            guarded = replace(guarded, tier=RAW, reason="raw points are asked for")
+            guarded = Guarded(RAW, None, "raw points are asked for")
         pick = self._pick_tiers(selection, guarded.tier) if guarded.tier else None
         if pick is not None:
-            self._note(text, guarded, pick.tiles)
+            self._note(text, guarded, selection, pick, pick.tiles)
             all_raw = tuple(pick.tiles) == (RAW,)
             over = selection if all_raw else _over(selection, guarded.tier)
             pieces = self._run(over, task, pick, NO_TILES if all_raw else pick.tiles)
             untiered = [piece.value.reason for piece in pieces if isinstance(piece.value, Untiered)]
             if not untiered:
                 return pieces
-            guarded = replace(guarded, tier=RAW, reason=untiered[0])
+            guarded = Guarded(RAW, None, untiered[0])
         elif guarded.tier:
-            guarded = replace(guarded, tier=RAW, reason="the index cannot be reached: it knows where rollups are")
-        self._note(text, guarded, _raw_tiles(selection))
-        return self._run(selection, task, self.pick(selection))
+            guarded = Guarded(RAW, None, "the index cannot be reached: it knows where rollups are")
+        return self._run(selection, task, self._pick_raw(text, guarded, selection))
 
-    def _note(self, text: str, guarded: Guarded, tiles: Tiles) -> None:
-        self.reads.add(Read(text, guarded.tier, guarded.reason, tiles))
+    def _pick_raw(self, text: str, guarded: Guarded, selection: Selection) -> Pick:
+        pick = self.pick(selection)
+        self._note(text, guarded, selection, pick, _raw_tiles(selection))
+        return pick
+
+    def _note(self, text: str, guarded: Guarded, selection: Selection, pick: Pick, tiles: Tiles) -> None:
+        needed = clipped(tiles, (selection.start, selection.end))
+        self.reads.add(Read(text, guarded.tier, guarded.reason, tiles, gone(needed, pick.expiry, guarded)))
 
     def _run(self, selection: Selection, task: Evaluate | Fetch, pick: Pick, tiles: Tiles = NO_TILES) -> list[Piece]:
         self._check_time()

@@ -14,6 +14,7 @@ from typing import Any
 from lakerunner.model.tier import RAW, TIER_NAMES
 from lakerunner.model.tiling import Tiles, joined
 from lakerunner.model.time import time_text
+from lakerunner.query.metrics.expiry import Gone
 
 _NS_PER_MS = 1_000_000
 
@@ -21,12 +22,13 @@ _NS_PER_MS = 1_000_000
 @dataclass(frozen=True)
 class Read:
     """`tier` is the widest that serves the fragment, RAW: none. `reason` says why no wider one does, "" of the widest
-    there is. `tiles` are (start, end] in ms."""
+    there is. `tiles` are (start, end] in ms. `gone`: what of it has expired."""
 
     fragment: str
     tier: int
     reason: str
     tiles: Tiles = field(default_factory=dict)
+    gone: Gone | None = None
 
     def to_json(self) -> dict[str, Any]:
         read = [
@@ -34,7 +36,8 @@ class Read:
             for frequency, times in self.tiles.items()
             for start, end in times
         ]
-        return {"fragment": self.fragment, "tier": TIER_NAMES[self.tier], "reason": self.reason, "read": read}
+        told = {"fragment": self.fragment, "tier": TIER_NAMES[self.tier], "reason": self.reason, "read": read}
+        return told | ({"expired": self.gone.until} if self.gone else {})
 
 
 class Reads:
@@ -56,6 +59,7 @@ def lines(reads: Iterable[dict[str, Any]]) -> list[str]:
         found.append(read["fragment"])
         found.append(f"  tier {read['tier']}" + (f", {read['reason']}" if read["reason"] else ""))
         found += [f"  read {one['tier']} after {one['start']} to {one['end']}" for one in read["read"]]
+        found += [f"  expired up to {read['expired']}"] if "expired" in read else []
     return found or ["nothing is read"]
 
 
@@ -63,7 +67,8 @@ def _merged(known: Read, new: Read) -> Read:
     frequencies = sorted({*known.tiles, *new.tiles}, reverse=True)
     tiles = {one: tuple(joined((*known.tiles.get(one, ()), *new.tiles.get(one, ())))) for one in frequencies}
     last = new if new.tier == RAW or known.tier != RAW else known  # what fell back is what there is to tell
-    return replace(last, tiles=tiles)
+    gone = known.gone + new.gone if known.gone and new.gone else known.gone or new.gone
+    return replace(last, tiles=tiles, gone=gone)
 
 
 def to_json(reads: Sequence[Read]) -> list[dict[str, Any]]:

@@ -1,0 +1,89 @@
+"""What a fragment of a PromQL question does not find because it has expired, and how to ask so that rollups answer.
+
+Comes in: what was to be read (tiles), up to when it has expired, what the guard said. Goes out: a warning. What always
+holds: there is one only where raw points were to be read at a time of which they have expired; where rollups were read
+in their place, nothing is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lakerunner.model.expiry import Expiry, expiry_text
+from lakerunner.model.tier import RAW, TIER_NAMES, window_end
+from lakerunner.model.tiling import Tiles
+from lakerunner.plan.vectors.expression import Selector
+from lakerunner.plan.vectors.notes import Note
+from lakerunner.plan.vectors.tiers import Guarded
+
+_NS_PER_MS = 1_000_000
+_NOT_YET = "what came late there is not rolled up yet"
+
+
+@dataclass(frozen=True)
+class Gone:
+    """From `start` on, all that could be read up to `end` (ms, left-open and right-closed). `left`: tiers with windows
+    there, and up to when each has expired itself; `why` none of them serves; `how` one of them would, with {tier} in
+    the place of its name."""
+
+    start: int
+    end: int
+    left: tuple[tuple[int, int], ...] = ()
+    why: str = ""
+    how: str = ""
+
+    @property
+    def until(self) -> str:
+        return expiry_text(self.end * _NS_PER_MS)
+
+    def __add__(self, other: Gone) -> Gone:
+        """Of the same fragment, at other times."""
+        told = self if self.left and not other.left else other
+        both = tuple(sorted({*self.left, *other.left}))
+        return replace(told, start=min(self.start, other.start), end=max(self.end, other.end), left=both)
+
+    def text(self, fragment: str) -> str:
+        if not self.left:
+            return f"{fragment}: everything up to {self.until} has expired by retention"
+        # The one that reaches back furthest, of several the finest: it asks for the least.
+        tier, _ = min(self.left, key=lambda one: (max(one[1], self.start), one[0]))
+        how = self.how.format(tier=TIER_NAMES[tier])
+        return (
+            f"{fragment}: raw points up to {self.until} have expired by retention and are not in this answer; "
+            f"rollups of them are left, but do not serve it: {self.why}" + (f"; {how}" if how else "")
+        )
+
+
+def gone(tiles: Tiles, expiry: Expiry, guarded: Guarded) -> Gone | None:
+    """None: what is to be read is there, as far as it ever was."""
+    last, start = expiry.last_ms(RAW), min((start for start, _ in tiles.get(RAW, ())), default=0)
+    if last is None or RAW not in tiles or start >= last:
+        return None
+    expired = {tier: expiry.last_ms(tier) for tier in TIER_NAMES}
+    serving = [window_end(ms, tier) for tier, ms in expired.items() if ms is not None and RAW < tier <= guarded.tier]
+    left = tuple((tier, _or(expired[tier], start)) for tier in expiry.left)
+    if any(tier <= guarded.tier for tier in expiry.left):
+        return Gone(start, min([last, *serving]), left, _NOT_YET, "ask again in a few minutes")
+    return Gone(start, min([last, *serving]), left, guarded.reason, _how(guarded))
+
+
+def expiry_notes(found: Sequence[tuple[str, Gone | None]]) -> tuple[Note, ...]:
+    """Of fragments, by their text."""
+    return tuple(Note("warning", one.text(fragment)) for fragment, one in found if one is not None)
+
+
+def _how(guarded: Guarded) -> str:
+    """For a fragment that does not fit the windows; "": however it is asked, they do not serve it."""
+    heart = guarded.heart
+    if heart is None or heart.steps is None:
+        return ""
+    times = ["the time"] if len(heart.steps) == 1 else ["start", "step"]
+    times = ["the time of @"] if heart.selector.at is not None else times
+    times += ["offset"] if heart.selector.offset else []
+    aligned = f"align {' and '.join(times)} to {{tier}}"
+    return aligned if isinstance(heart.node, Selector) else f"{aligned} and take a range that is a multiple of it"
+
+
+def _or(value: int | None, other: int) -> int:
+    return other if value is None else value
