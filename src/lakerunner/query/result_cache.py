@@ -69,8 +69,8 @@ class ResultCache:
             self._results.move_to_end(key)
         # What it took was taken once: whoever gets it again fetches and runs nothing.
         free = replace(result.account, bytes_fetched=0, bytes_cached=0, workers={}, from_cache=True)
-        now = {"seconds": before.seconds, "degraded": before.degraded, "warnings": before.warnings}
-        return _Kept(result.data, replace(free, **now))
+        now = replace(free, seconds=before.seconds, degraded=before.degraded, warnings=before.warnings)
+        return _Kept(result.data, now)
 
     def keeping(self, key: bytes, answer: Answer) -> Answer:
         """The same answer, which is kept when it has been read to its end."""

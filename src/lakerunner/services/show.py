@@ -96,8 +96,8 @@ def warn(ended: Ended, say: Callable[[str], None]) -> None:
     """What a person must know about an answer before they believe it."""
     if ended.degraded:
         say(f"warning: this answer may be out of date: {ended.degraded}")
-    for one in ended.warnings:
-        say(f"warning: {one}")
+    for warning in ended.warnings:
+        say(f"warning: {warning}")
     if not ended.complete:
         say("warning: this answer is NOT COMPLETE. Missing are:")
         for one in ended.missing:

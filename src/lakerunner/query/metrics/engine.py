@@ -12,6 +12,7 @@ from threading import Event, Timer
 from uuid import UUID
 
 from lakerunner.model.errors import TooLarge, Unavailable, UserError
+from lakerunner.model.expiry import NOTHING_EXPIRED
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import NO_TILES, Tiles, aligned, clipped
 from lakerunner.model.time import TimeRange
@@ -51,6 +52,7 @@ from lakerunner.query.metrics.joined import joined_samples, joined_vectors
 from lakerunner.query.metrics.lists import Asked, Lists, Selectors
 from lakerunner.query.metrics.pieces import Piece, Untiered
 from lakerunner.query.metrics.reads import Read, Reads
+from lakerunner.query.metrics.refusals import Refusals, Wanted
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.metrics.unit import Evaluate, Fetch, MetricsUnit
 from lakerunner.query.workers import Workers
@@ -88,6 +90,7 @@ class MetricsEngine:
         self.limits = limits
         self.functions = functions
         self.shard_rows = shard_rows
+        self.refusals = Refusals()
 
     def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
@@ -246,7 +249,7 @@ class Fetching:
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
         selection = Selection(matchers, start, end)
         guarded = Guarded(RAW, None, "the samples themselves are asked for")
-        pieces = self._run(selection, Fetch(), self._pick_raw(expression_text(Selector(matchers)), guarded, selection))
+        pieces = self._raw(selection, Fetch(), expression_text(Selector(matchers)), guarded)
         samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
         self._check(len(samples), len(samples.times))
         return samples
@@ -277,24 +280,34 @@ class Fetching:
         guarded = guard(task.expression, task.steps, self.engine.functions)
         if self.question.raw:
             guarded = Guarded(RAW, None, "raw points are asked for")
-        pick = self._pick_tiers(selection, guarded.tier) if guarded.tier else None
-        if pick is not None:
-            self._note(text, guarded, selection, pick, pick.tiles)
-            all_raw = tuple(pick.tiles) == (RAW,)
-            over = selection if all_raw else _over(selection, guarded.tier)
-            pieces = self._run(over, task, pick, NO_TILES if all_raw else pick.tiles)
-            untiered = [piece.value.reason for piece in pieces if isinstance(piece.value, Untiered)]
-            if not untiered:
-                return pieces
-            guarded = Guarded(RAW, None, untiered[0])
-        elif guarded.tier:
-            guarded = Guarded(RAW, None, "the index cannot be reached: it knows where rollups are")
-        return self._run(selection, task, self._pick_raw(text, guarded, selection))
+        if not guarded.tier:
+            return self._raw(selection, task, text, guarded)
+        wanted, reach = Wanted(self.organization, text, guarded.tier), (selection.start, selection.end)
+        known = self.engine.refusals.reason(wanted, reach, self.question.now_ns)
+        if known and (whole := self._whole(selection)):
+            return self._raw(selection, task, text, Guarded(RAW, None, known), whole)
+        pick = self._pick_tiers(selection, guarded.tier)
+        if pick is None:
+            why = "the index cannot be reached: it knows where rollups are"
+            return self._raw(selection, task, text, Guarded(RAW, None, why))
+        self._note(text, guarded, selection, pick, pick.tiles)
+        all_raw = tuple(pick.tiles) == (RAW,)
+        over = selection if all_raw else _over(selection, guarded.tier)
+        pieces = self._run(over, task, pick, NO_TILES if all_raw else pick.tiles)
+        untiered = [piece.value.reason for piece in pieces if isinstance(piece.value, Untiered)]
+        if not untiered:
+            return pieces
+        self.engine.refusals.add(wanted, reach, untiered[0], self.question.now_ns)
+        return self._raw(selection, task, text, Guarded(RAW, None, untiered[0]))
 
-    def _pick_raw(self, text: str, guarded: Guarded, selection: Selection) -> Pick:
-        pick = self.pick(selection)
+    def _raw(
+        self, selection: Selection, task: Evaluate | Fetch, text: str, guarded: Guarded, pick: Pick | None = None
+    ) -> list[Piece]:
+        """Of samples, whatever rollups there are."""
+        pick = pick or self._look(selection)
+        self.picked += pick.account
         self._note(text, guarded, selection, pick, _raw_tiles(selection))
-        return pick
+        return self._run(selection, task, pick)
 
     def _note(self, text: str, guarded: Guarded, selection: Selection, pick: Pick, tiles: Tiles) -> None:
         needed = clipped(tiles, (selection.start, selection.end))
@@ -330,14 +343,20 @@ class Fetching:
         if self._stopped.is_set():
             raise cancelled()
 
-    def pick(self, selection: Selection) -> Pick:
+    def _whole(self, selection: Selection) -> Pick | None:
+        """None where some raw points have expired, or the index is away: windows may have more."""
+        try:
+            pick = self._look(selection)
+        except Unavailable:
+            return None
+        return pick if pick.expiry == NOTHING_EXPIRED else None
+
+    def _look(self, selection: Selection) -> Pick:
+        """Not accounted for yet."""
         if selection.time is None:
             return Pick((), Account())
-        pick = self.engine.segments.pick(
-            self.organization, _scan(selection.matchers, selection.time), self.question.now_ns
-        )
-        self.picked += pick.account
-        return pick
+        scan = _scan(selection.matchers, selection.time)
+        return self.engine.segments.pick(self.organization, scan, self.question.now_ns)
 
     def _pick_tiers(self, selection: Selection, tier: int) -> Pick | None:
         """None if the index is away: what is known may be enough for raw points."""
