@@ -36,6 +36,7 @@ def test_series_by_metric_and_window(url: str) -> None:
         f"2024-05-01T11:{minute}:00.000000000Z" for minute in (45, 50, 55)
     ] + ["2024-05-01T12:00:00.000000000Z"]
     assert [one["tiers"] for one in answer["windows"]] == [["raw"]] * 4
+    assert [one["over"] for one in answer["windows"]] == [True] * 4
     # The first points are those at 11:50 sharp, which ends a window.
     assert answer["metrics"] == [
         {"metric": "http_requests_total", "series": 4, "now": 4, "most": 4, "by_window": [0, 4, 4, 4]},
@@ -44,6 +45,15 @@ def test_series_by_metric_and_window(url: str) -> None:
     ]
     assert (answer["truncated"], answer["complete"], answer["relative_error"]) == (False, True, 0.023)
     assert "labels" not in answer
+
+
+def test_the_last_window_may_not_be_over(url: str) -> None:
+    windows = ask(url, start="now-10m", step="7m").json()["windows"]
+    assert [(one["end"][11:19], one["over"]) for one in windows] == [
+        ("11:52:00", True),
+        ("11:59:00", True),
+        ("12:06:00", False),
+    ]
 
 
 def test_labels_of_a_metric(url: str) -> None:

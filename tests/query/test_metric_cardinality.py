@@ -175,6 +175,24 @@ def test_windows_come_from_the_widest_tier_that_is_whole(lake: Counted) -> None:
     assert hour.metrics[0].now == 9
 
 
+def test_now_is_a_window_that_is_over_by_now(lake: Counted) -> None:
+    lake.add(*pods(range(7), 1), *pods(range(3), 61))
+    question = CardinalityQuestion("", T0, T0 + 3 * HOUR, HOUR, (T0 + 90 * MINUTE) * NS)
+    (counted,) = lake.engine().cardinality(OWN, question).metrics
+    assert (counted.by_window, counted.now) == ((7, 3, 0), 7)
+
+
+def test_what_has_expired_is_told_where_points_were_to_be_counted(lake: Counted) -> None:
+    rolled = lake.add(*pods(range(7), 1, 21))
+    lake.roll(rolled)
+    lake.index.expire(RAW, (T0 + HOUR) * NS)
+    hourly = lake.ask()
+    assert (by_window(hourly), hourly.account.warnings) == ({"http.requests": (7,)}, set())
+    lake.add(*pods(range(5, 9), 45))  # late, and so the points of its windows are read
+    told = "points up to 2024-01-01 01:00:00 UTC have expired by retention: not all of them are counted"
+    assert lake.ask().account.warnings == {told}
+
+
 def test_tiers_and_points_give_the_same_sketches(lake: Counted) -> None:
     made = lake.add(*pods(range(40), 1, 2.5, 59.9), *pods(range(10, 50), 30, code="500"))
     from_points = lake.ask(step=10_000)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from io import StringIO
 
 import pytest
 from click.testing import CliRunner, Result
 
 from lakerunner.cli import cli
-from lakerunner.services.counted import bars
+from lakerunner.services.counted import bars, show_cardinality
 from suites.metrics_lake import metrics_server, sample_lake
 
 
@@ -35,7 +36,19 @@ def test_the_largest_metrics_are_a_table(url: str) -> None:
     assert "http.size" not in result.stdout
     assert "there are more metrics: --limit" in result.stdout
     assert "windows of 5m, ends " in result.stdout
-    assert result.stdout.rstrip().endswith("counted from points")
+    assert result.stdout.rstrip().endswith("counted from points")  # all windows are over
+
+
+def test_a_window_that_is_not_over_and_what_has_expired_are_said() -> None:
+    window = {"end": "2024-05-01T12:00:00.000000000Z", "tiers": ["1h"], "over": False}
+    answer = {"step": 3_600_000, "windows": [window], "metrics": [], "truncated": False, "degraded": None}
+    shown = StringIO()
+    show_cardinality(answer | {"warnings": ["points up to then have expired"]}, "table", shown)
+    assert shown.getvalue().splitlines()[-3:] == [
+        "windows of 1h, ends 2024-05-01T12:00:00Z to 2024-05-01T12:00:00Z; counted from 1h rollups",
+        "the last window is not over yet: it counts what there is so far; `now` is the one before",
+        "warning: points up to then have expired",
+    ]
 
 
 def test_labels_of_a_metric(url: str) -> None:

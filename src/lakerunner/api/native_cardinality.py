@@ -47,7 +47,11 @@ def cardinality_json(question: CardinalityQuestion, found: Cardinality) -> dict[
     said = {
         "step": question.step_ms,
         "windows": [
-            {"end": iso_time(end * _MS_NS), "tiers": [TIER_NAMES[tier] for tier in tiers]}
+            {
+                "end": iso_time(end * _MS_NS),
+                "tiers": [TIER_NAMES[tier] for tier in tiers],
+                "over": end <= question.now_ms,
+            }
             for end, tiers in found.windows
         ],
         "metrics": [

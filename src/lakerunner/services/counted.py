@@ -27,6 +27,10 @@ def show_cardinality(answer: dict[str, Any], form: str, output: TextIO) -> None:
     if answer["windows"]:
         first, last = answer["windows"][0]["end"], answer["windows"][-1]["end"]
         output.write(f"windows of {_width(answer['step'])}, ends {first[:19]}Z to {last[:19]}Z; {_tiers(answer)}\n")
+        if not answer["windows"][-1]["over"]:
+            output.write("the last window is not over yet: it counts what there is so far; `now` is the one before\n")
+    for warning in answer["warnings"]:
+        output.write(f"warning: {drawn(warning)}\n")
     if answer["degraded"]:
         output.write(f"{drawn(answer['degraded'])}\n")
 

@@ -17,6 +17,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.metrics.reads import Read
 
 LOOKBACK_MS = 300_000
+_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,11 @@ class CardinalityQuestion:
             raise UserError("labels are those of a metric: name one")
 
     @property
+    def now_ms(self) -> int:
+        """A window that ends after this is not over."""
+        return self.now_ns // _NS_PER_MS
+
+    @property
     def reach(self) -> Interval:
         """From the first window to the last."""
         return self.start_ms // self.step_ms * self.step_ms, window_end(self.end_ms, self.step_ms)
@@ -117,7 +123,7 @@ class CardinalityQuestion:
 @dataclass(frozen=True)
 class MetricCount:
     """Estimates. `metric` is the name as it came. `series`: active at any time of the reach; `by_window`: in each
-    window. `now`: in the last that was over at the question's end."""
+    window. `now`: in the last that was over at the question's end, and is by now."""
 
     metric: str
     series: int

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from lakerunner.model.errors import TooLarge
+from lakerunner.model.expiry import expiry_text
 from lakerunner.model.hll import estimate, union
 from lakerunner.model.labels import NAME
-from lakerunner.model.tier import TIERS
+from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import NO_TILES, Interval, Tiles
 from lakerunner.plan.scan import Condition, Equals, Scan
 from lakerunner.plan.vectors.expression import Matcher
@@ -93,7 +94,7 @@ class Counting:
         sketches: dict[str, dict[int, bytes]] = {}
         for metric, window, sketch in cells.sketches():
             sketches.setdefault(metric, {})[window] = sketch
-        over = max((n for n, one in enumerate(ends) if one <= question.end_ms), default=-1)
+        over = max((n for n, one in enumerate(ends) if one <= min(question.end_ms, question.now_ms)), default=-1)
         counts = []
         for metric, by_end in sketches.items():
             by_window = tuple(round(estimate(by_end[one])) if one in by_end else 0 for one in ends)
@@ -108,7 +109,7 @@ class Counting:
             return Pick((), Account())
         scan = Scan("metrics", "metrics", time, (), conditions=conditions)
         pick = self.segments.pick_tiers(self.organization, self._reach, self._tier, scan, self.question.now_ns)
-        self.account += pick.account
+        self.account += replace(pick.account, warnings=_expired(pick))
         return pick
 
     def _rows(self, task: List, pick: Pick) -> Iterable[Any]:
@@ -124,6 +125,13 @@ class Counting:
                         raise TooLarge(f"more than {task.limit:,} {task.what.replace('_', ' ')}: ask for less time")
                     yield from piece.value.rows
         self.account += gather.account
+
+
+def _expired(pick: Pick) -> frozenset[str]:
+    before_ns = pick.expiry.before_ns.get(RAW)
+    if before_ns is None:
+        return frozenset()
+    return frozenset({f"points up to {expiry_text(before_ns)} have expired by retention: not all of them are counted"})
 
 
 def _tiers(tiles: Tiles, window: Interval) -> tuple[int, ...]:
