@@ -55,8 +55,8 @@ _WINDOWS: Schema = {
     "type": "array",
     "items": {
         "type": "object",
-        "required": ["end", "tiers"],
-        "properties": {"end": TIME, "tiers": {"type": "array", "items": TEXT}},
+        "required": ["end", "tiers", "over"],
+        "properties": {"end": TIME, "tiers": {"type": "array", "items": TEXT}, "over": BOOLEAN},
     },
 }
 _COUNTED: Schema = {
