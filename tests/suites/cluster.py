@@ -1,4 +1,4 @@
-"""A lake in pieces that can be taken away: PostgreSQL, an object store over S3, two query workers, each a process of
+"""A lake in pieces that can be taken away: PostgreSQL, an object store over S3, query workers, each a process of
 its own. Segments are put in without ingest: logs and metrics of the default organization, and metrics of another one,
 whose files a test may damage."""
 
@@ -55,7 +55,7 @@ class Cluster:
     secrets: tuple[str, ...]
     keys: dict[str, str]
     stack: ExitStack
-    ports: tuple[int, ...] = field(default_factory=lambda: tuple(free_ports(2)))
+    ports: tuple[int, ...] = ()
     workers: dict[int, Process] = field(default_factory=dict)
     homes: int = 0
 
@@ -123,7 +123,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster(directory: Path) -> Iterator[Cluster]:
+def cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
     with ExitStack() as stack:
         s3 = stack.enter_context(seaweedfs(directory / "s3"))
         address = s3.address("lake")
@@ -161,6 +161,7 @@ def cluster(directory: Path) -> Iterator[Cluster]:
             str(directory),
         )
         made = Cluster(directory, postgres, s3, store, logs, metrics, fragile, environment, secrets, keys, stack)
+        made.ports = tuple(free_ports(workers))
         environment["LAKERUNNER_WORKERS"] = ",".join(made.urls)
         yield made
 

@@ -33,5 +33,5 @@ NOTHING_EXPIRED = Expiry()
 
 
 def expiry_text(before_ns: int) -> str:
-    """Up to when, for people: whole seconds, none of them too early."""
-    return f"{time_text(-(-before_ns // SECOND_NS) * SECOND_NS)} UTC"
+    """Up to when, for people: the whole second that the last row which may be gone is not behind."""
+    return f"{time_text(-(-(before_ns - 1) // SECOND_NS) * SECOND_NS)} UTC"

@@ -35,7 +35,7 @@ class Gone:
 
     @property
     def until(self) -> str:
-        return expiry_text(self.end * _NS_PER_MS)
+        return expiry_text(self.end * _NS_PER_MS + 1)
 
     def __add__(self, other: Gone) -> Gone:
         """Of the same fragment, at other times."""
