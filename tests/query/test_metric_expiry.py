@@ -117,7 +117,7 @@ def test_the_tier_that_reaches_back_furthest_is_advised(without_raw: Tiered) -> 
 def test_when_nothing_is_left_it_says_no_more_than_that(without_raw: Tiered) -> None:
     for tier in TIERS[:4]:
         without_raw.index.expire(tier, LAST * NS + 1)
-    everything = f"everything up to {UNTIL} has expired by retention"
+    everything = f"points up to {UNTIL} have expired by retention, and no rollups of them are left"
     assert warnings(without_raw, "max_over_time(up[7m5s])", HOURLY) == [f"max_over_time(up[7m5s]): {everything}"]
     served = f"max_over_time(up[1h]): {everything}"
     assert warnings(without_raw, "max_over_time(up[1h])", HOURLY) == [served]

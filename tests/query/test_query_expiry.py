@@ -15,7 +15,7 @@ from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.workers import OneWorker
 
 AN_HOUR = START + HOUR
-TOLD = f"logs: everything up to {time_text(AN_HOUR)} UTC has expired by retention"
+TOLD = f"logs: rows up to {time_text(AN_HOUR)} UTC have expired by retention"
 
 
 @pytest.fixture

@@ -19,5 +19,6 @@ def expiry_warnings(picked: Iterable[tuple[Scan, Pick]]) -> frozenset[str]:
     for scan, pick in picked:
         before_ns = pick.expiry.before_ns.get(RAW, MIN_NS)
         if MIN_NS < scan.time.start_ns < before_ns or scan.time.end_ns <= before_ns:
-            found.add(f"{scan.signal}: everything up to {expiry_text(before_ns)} has expired by retention")
+            left = "; rollups of them are left, which PromQL reads" if pick.expiry.left else ""
+            found.add(f"{scan.signal}: rows up to {expiry_text(before_ns)} have expired by retention{left}")
     return frozenset(found)

@@ -45,7 +45,7 @@ class Gone:
 
     def text(self, fragment: str) -> str:
         if not self.left:
-            return f"{fragment}: everything up to {self.until} has expired by retention"
+            return f"{fragment}: points up to {self.until} have expired by retention, and no rollups of them are left"
         # The one that reaches back furthest, of several the finest: it asks for the least.
         tier, _ = min(self.left, key=lambda one: (max(one[1], self.start), one[0]))
         how = self.how.format(tier=TIER_NAMES[tier])
