@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, bucket, expected, raw, rolled, rows_of
+from windows_oracle import PREFIX, STALE_MARKER, Row, batch_of, bits, expected, raw, rolled, rows_of
 
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.pipeline.rollup import sketches
+from suites.sketch_oracle import bucket
 
 TEN = TIERS[0]
 VALUES = st.one_of(

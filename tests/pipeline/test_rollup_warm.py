@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 from windows_oracle import batch_of, raw, rolled
 
+from lakerunner.model import sketch
 from lakerunner.model.tier import RAW, TIERS
-from lakerunner.pipeline.rollup import sketch, touched, windows
+from lakerunner.pipeline.rollup import touched, windows
 from lakerunner.pipeline.rollup.touched import Touched
 from lakerunner.pipeline.rollup.warm import warm
 
 KERNELS = (
     *(windows.cut, windows.settle, windows.of_points, windows.of_windows),
-    *(sketch.place, sketch.fill, sketch.spans, sketch.add),
+    *(sketch.indexes, sketch.place, sketch.fill, sketch.spans, sketch.add),
     touched._marked,
 )
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +15,7 @@ from lakerunner.model.signal import METRICS
 from lakerunner.model.tier import RAW, source_of, window_end
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.plan.vectors.arrays import STALE, STALE_BITS
+from suites.sketch_oracle import sketch
 
 Row = dict[str, Any]
 PREFIX = "chq_rollup_"
@@ -90,26 +89,6 @@ def bits(value: Any) -> Any:
     return value
 
 
-def bucket(value: float) -> int:
-    """The bucket of scale 6: exact, by 64th powers."""
-    exact = Fraction(abs(value))
-    index = math.ceil(math.log2(abs(value)) * 64) - 1
-    while exact**64 <= Fraction(2) ** index:
-        index -= 1
-    while exact**64 > Fraction(2) ** (index + 1):
-        index += 1
-    return index
-
-
-def side(values: Sequence[float]) -> Row | None:
-    if not values:
-        return None
-    found = Counter(bucket(value) for value in values)
-    low = min(found)
-    counts = [found[index] for index in range(low, max(found) + 1)]
-    return {"offset": low, "counts": counts, "float_counts": None}
-
-
 def expected(points: Sequence[tuple[int, float]], tier: int) -> dict[int, Row]:
     """(time in ms, number) of one series, the later of one time counting, to what its windows hold, by their ends."""
     by_time = dict(points)
@@ -129,7 +108,6 @@ def _window(held: Sequence[tuple[int, float]]) -> Row:
     real = [value for value in values if not math.isnan(value)]
     pairs = list(pairwise(values))
     falls = [before for before, after in pairs if after < before]
-    finite = [value for value in values if math.isfinite(value)]
     return found | {
         "min": min(real) if real else math.nan,
         "max": max(real) if real else math.nan,
@@ -141,12 +119,7 @@ def _window(held: Sequence[tuple[int, float]]) -> Row:
         "changes": sum(a != b and not (math.isnan(a) and math.isnan(b)) for a, b in pairs),
         "values": values,
         "falls": falls,
-        "sketch": {
-            "count": len(finite),
-            "zero_count": finite.count(0.0),
-            "positive": side([value for value in finite if value > 0]),
-            "negative": side([value for value in finite if value < 0]),
-        },
+        "sketch": sketch(values),
     }
 
 

@@ -6,12 +6,13 @@ What always holds: a column that a batch lacks is one of nulls. Arrays of Arrow'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from lakerunner.model.bucket_columns import values_of
 
 NS_PER_MS = 1_000_000
 
@@ -38,13 +39,6 @@ def numbers(batch: pa.RecordBatch, name: str, kind: Any) -> Any:
     return values_of(found, kind)
 
 
-def values_of(array: pa.Array, kind: Any) -> Any:
-    """As they stand in memory; where null anything."""
-    if array.buffers()[1] is None:
-        return read_only(np.zeros(len(array), kind))
-    return np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
-
-
 def _zeroed(times: pa.Array) -> pa.Array:
     return times.cast(pa.int64()).fill_null(0)
 
@@ -69,53 +63,6 @@ def texts_are(batch: pa.RecordBatch, name: str, texts: Sequence[str]) -> Any:
     if not among.true_count:
         return np.zeros(batch.num_rows, np.bool_)
     return among.take(found.indices).fill_null(False).to_numpy(zero_copy_only=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Lists:
-    """List r is `sizes[r]` of `values` from `begins[r]` on."""
-
-    begins: Any
-    sizes: Any
-    values: Any
-
-    def __getitem__(self, row: int) -> Any:
-        begin = int(self.begins[row])
-        return self.values[begin : begin + int(self.sizes[row])]
-
-
-def lists(array: pa.Array | None, rows: int, kind: Any) -> Lists:
-    """Null is an empty one."""
-    if array is None:
-        return Lists(np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(0, kind))
-    ends = values_of_offsets(array)
-    sizes = np.diff(ends).astype(np.int64)
-    if array.null_count:
-        sizes[~array.is_valid().to_numpy(zero_copy_only=False)] = 0
-    inner = array.values
-    return Lists(ends[:-1].astype(np.int64), sizes, values_of(inner, kind))
-
-
-def values_of_offsets(array: pa.Array) -> Any:
-    return np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-
-
-@dataclass(frozen=True, eq=False)
-class Buckets:
-    """One side of exponential histograms: `offset` is the index of the first of the counts."""
-
-    valid: Any
-    offset: Any
-    counts: Lists
-
-
-def buckets(array: pa.Array | None, rows: int) -> Buckets:
-    if array is None:
-        return Buckets(np.zeros(rows, np.bool_), np.zeros(rows, np.int32), lists(None, rows, np.uint64))
-    there = array.is_valid().to_numpy(zero_copy_only=False)
-    found = lists(array.field("counts"), rows, np.uint64)
-    found.sizes[~there] = 0
-    return Buckets(there, values_of(array.field("offset"), np.int32), found)
 
 
 def filled(values: Any, where: Any, kind: pa.DataType) -> pa.Array:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.bucket_columns import values_of
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
 from lakerunner.model.tier import RAW
 from lakerunner.pipeline.rollup.columns import (
@@ -27,7 +28,6 @@ from lakerunner.pipeline.rollup.columns import (
     texts_are,
     times_array,
     valid,
-    values_of,
 )
 from lakerunner.pipeline.rollup.histograms import OWN, histogram_columns
 from lakerunner.pipeline.rollup.points import AsSent, kinds_and_values

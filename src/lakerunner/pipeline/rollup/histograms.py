@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.bucket_columns import Buckets, Lists, buckets, lists
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
-from lakerunner.pipeline.rollup.columns import Buckets, Lists, buckets, column, lists, numbers, texts_are, valid
+from lakerunner.pipeline.rollup.columns import column, numbers, texts_are, valid
 from lakerunner.pipeline.rollup.histogram import CUSTOM_BUCKETS, Histogram, Side
 
 _SUM_ERROR, _RESETS = "chq_rollup_sum_error", "chq_rollup_resets"

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model.bucket_columns import values_of
 from lakerunner.model.tier import window_end
 from lakerunner.model.time import DAY_NS, HOUR_NS, TimeRange
-from lakerunner.pipeline.rollup.columns import NS_PER_MS, values_of
+from lakerunner.pipeline.rollup.columns import NS_PER_MS
 
 _HOURLY = 60_000  # the coarsest tier with a segment for each hour
 

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakerunner.model import sketch
+from lakerunner.model.bucket_columns import buckets
 from lakerunner.model.signal import ROLLUPS
-from lakerunner.pipeline.rollup import sketch
-from lakerunner.pipeline.rollup.columns import buckets, buckets_array, column, filled, numbers, read_only
+from lakerunner.model.sketch import nothing_placed
+from lakerunner.pipeline.rollup.columns import buckets_array, column, filled, numbers, read_only
 
 MOST_BUCKETS = 4 << 20  # of the sketches of one batch
 _SIDES = ("positive", "negative")
@@ -56,12 +58,13 @@ class Sketches:
 
 def sketches_of_points(starts: Any, wanted: Any, values: Any) -> Sketches:
     """`wanted` rows are numbers."""
-    placed = _nothing_placed(len(starts) - 1)
+    placed = nothing_placed(len(starts) - 1)
     bits, index = values.view(np.int64), np.empty(len(values), np.int32)
-    sketch.place(starts, wanted, bits, index, placed)
+    sketch.indexes(wanted, bits, index)
+    sketch.place(starts[:-1], starts[1:], bits, index, placed)
     first, counts = _room(placed)
     if counts:
-        sketch.fill(starts, bits, index, placed.low, first, counts)
+        sketch.fill(starts[:-1], starts[1:], bits, index, placed.low, first, counts)
     return Sketches(placed.found, placed.zeros, placed.low, first, counts)
 
 
@@ -71,22 +74,18 @@ def sketches_of_windows(batch: pa.RecordBatch, starts: Any, wanted: Any) -> Sket
         np.add.reduceat(np.where(wanted, numbers(batch, name, np.uint64), 0).astype(np.int64), starts[:-1])
         for name in ("count", "zero_count")
     )
-    placed = _nothing_placed(len(starts) - 1)._replace(found=found, zeros=zeros)
+    placed = nothing_placed(len(starts) - 1)._replace(found=found, zeros=zeros)
     sides = []
     for sign, name in enumerate(_SIDES):
         side = buckets(column(batch, name), batch.num_rows)
         sizes = np.where(wanted, side.counts.sizes, 0)
         arrays = side.offset, side.counts.begins, sizes, side.counts.values
         sides.append(sketch.Parts(*map(read_only, arrays)))
-        sketch.spans(starts, sides[sign], placed.low[sign], placed.high[sign])
+        sketch.spans(starts[:-1], starts[1:], sides[sign], placed.low[sign], placed.high[sign])
     first, counts = _room(placed)
     for sign, counted in enumerate(counts):
-        sketch.add(starts, sides[sign], placed.low[sign], first[sign], counted)
+        sketch.add(starts[:-1], starts[1:], sides[sign], placed.low[sign], first[sign], counted)
     return Sketches(found, zeros, placed.low, first, counts)
-
-
-def _nothing_placed(windows: int) -> sketch.Placed:
-    return sketch.Placed(*(np.zeros(shape, np.int64) for shape in ((2, windows), (2, windows), windows, windows)))
 
 
 def _room(placed: sketch.Placed) -> tuple[Any, tuple[Any, ...]]:

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from lakerunner.model.bucket_columns import values_of
 from lakerunner.pipeline.merge.rows import Opened
-from lakerunner.pipeline.rollup.columns import NS_PER_MS, numbers, values_of
+from lakerunner.pipeline.rollup.columns import NS_PER_MS, numbers
 from lakerunner.pipeline.rollup.windows import cut
 
 _KEYS = ("series", "timestamp")

@@ -2,7 +2,8 @@
 
 Comes in: finite numbers, or the histograms of finer windows. Goes out: buckets. What always holds: bucket i holds what
 is in (base^i, base^(i + 1)], base = 2^(1/64), to the last bit of every double: no logarithm is computed, a number's
-bits are compared with those of the bounds. So sketches are added, never estimated, and are the same on every machine.
+bits are compared with those of the bounds. So sketches are added, never estimated, and are the same on every machine,
+whether a rollup makes them or a query. Windows may overlap.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ class Placed(NamedTuple):
     high: Any
     zeros: Any
     found: Any
+
+
+def nothing_placed(windows: int) -> Placed:
+    return Placed(*(np.zeros(shape, np.int64) for shape in ((2, windows), (2, windows), windows, windows)))
 
 
 class Parts(NamedTuple):
@@ -80,13 +85,19 @@ def index_of(bits: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def place(starts: Any, wanted: Any, bits: Any, index: Any, placed: Any) -> None:
-    """Into `index` the bucket of each row that is `wanted`, else NONE; into `placed` what each window has."""
+def indexes(wanted: Any, bits: Any, index: Any) -> None:
+    """Into `index` the bucket of each number that is `wanted`, else NONE."""
+    for row in range(len(bits)):
+        index[row] = index_of(bits[row]) if wanted[row] else NONE
+
+
+@njit(cache=True, nogil=True)
+def place(first: Any, behind: Any, bits: Any, index: Any, placed: Any) -> None:
+    """Into `placed` what each window has, whose rows are `first[w]:behind[w]`."""
     low, high, zeros, found = placed
-    for window in range(len(starts) - 1):
-        for row in range(starts[window], starts[window + 1]):
-            at = index_of(bits[row]) if wanted[row] else NONE
-            index[row] = at
+    for window in range(len(first)):
+        for row in range(first[window], behind[window]):
+            at = index[row]
             if at == NONE:
                 continue
             found[window] += 1
@@ -103,39 +114,39 @@ def place(starts: Any, wanted: Any, bits: Any, index: Any, placed: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def fill(starts: Any, bits: Any, index: Any, low: Any, first: Any, counts: Any) -> None:
-    """Count the numbers that `place` found a bucket for: those of sign s in window w begin at `first[s, w]` of
-    `counts[s]` with bucket `low[s, w]`."""
-    for window in range(len(starts) - 1):
-        for row in range(starts[window], starts[window + 1]):
+def fill(first: Any, behind: Any, bits: Any, index: Any, low: Any, begin: Any, counts: Any) -> None:
+    """Count the numbers that have a bucket: those of sign s in window w begin at `begin[s, w]` of `counts[s]` with
+    bucket `low[s, w]`."""
+    for window in range(len(first)):
+        for row in range(first[window], behind[window]):
             if index[row] < NONE:
                 sign = np.int64(bits[row] < 0)
-                counts[sign][first[sign, window] + index[row] - low[sign, window]] += np.uint64(1)
+                counts[sign][begin[sign, window] + index[row] - low[sign, window]] += np.uint64(1)
 
 
 @njit(cache=True, nogil=True)
-def spans(starts: Any, parts: Any, low: Any, high: Any) -> None:
+def spans(first: Any, behind: Any, parts: Any, low: Any, high: Any) -> None:
     """The lowest bucket of each window's sketches and the one behind the highest; none: high is low."""
     offsets, _, sizes, _ = parts
-    for window in range(len(starts) - 1):
-        lowest, behind = np.int64(0), np.int64(0)
-        for row in range(starts[window], starts[window + 1]):
+    for window in range(len(first)):
+        lowest, highest = np.int64(0), np.int64(0)
+        for row in range(first[window], behind[window]):
             if sizes[row] == 0:
                 continue
             begin, end = np.int64(offsets[row]), np.int64(offsets[row]) + sizes[row]
-            if behind == lowest:
-                lowest, behind = begin, end
+            if highest == lowest:
+                lowest, highest = begin, end
             else:
-                lowest, behind = min(lowest, begin), max(behind, end)
-        low[window], high[window] = lowest, behind
+                lowest, highest = min(lowest, begin), max(highest, end)
+        low[window], high[window] = lowest, highest
 
 
 @njit(cache=True, nogil=True)
-def add(starts: Any, parts: Any, low: Any, first: Any, sums: Any) -> None:
-    """Add the buckets of each window's rows: those of window w begin at `first[w]` of `sums` with bucket `low[w]`."""
+def add(first: Any, behind: Any, parts: Any, low: Any, begin: Any, sums: Any) -> None:
+    """Add the buckets of each window's rows: those of window w begin at `begin[w]` of `sums` with bucket `low[w]`."""
     offsets, begins, sizes, counts = parts
-    for window in range(len(starts) - 1):
-        for row in range(starts[window], starts[window + 1]):
-            at = first[window] + offsets[row] - low[window]
+    for window in range(len(first)):
+        for row in range(first[window], behind[window]):
+            at = begin[window] + offsets[row] - low[window]
             for place in range(sizes[row]):
                 sums[at + place] += counts[begins[row] + place]
