@@ -28,6 +28,7 @@ _FEATURES = (
     "promql-experimental-functions,promql-delayed-name-removal,promql-extended-range-selectors,"
     "promql-binop-fill-modifiers,use-start-timestamps,st-storage,histograms-st-encoding,xor2-encoding"
 )
+OURS = ("sketches.test",)  # scripts of functions that Prometheus has not
 _CONFIG = "storage: {tsdb: {out_of_order_time_window: 100w}}\n"
 _MESSAGE = "io.prometheus.write.v2.Request"
 
@@ -81,7 +82,7 @@ def failures_of(cases: Sequence[Case], work: Path) -> Iterator[Failure]:
 def main(named: Sequence[str]) -> int:
     found = 0
     with tempfile.TemporaryDirectory() as work:
-        for path in scripts(named):
+        for path in (one for one in scripts(named) if one.name not in OURS):
             cases = [case for case in read_script(path) if case.starts_are_unknown]
             for failure in failures_of(cases, Path(work)):
                 found += 1

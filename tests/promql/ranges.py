@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lakerunner.model.labels import labels_of
+from lakerunner.plan.vectors.bounds import Bounds
 from lakerunner.plan.vectors.expression import Call, Number, Range, Selector, Span
 from lakerunner.plan.vectors.function import Called
 from lakerunner.plan.vectors.histogram import Histogram
@@ -26,6 +27,7 @@ SPAN = Span(5, 9)
 class Evaluation:
     def __init__(self) -> None:
         self.notes = Notes()
+        self.bounds = Bounds()
 
 
 def samples_of(series: Sequence[Sequence[Point]], name: str = "made_total") -> Samples:

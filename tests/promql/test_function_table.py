@@ -1,4 +1,4 @@
-"""The table of functions has every function of Prometheus 3.15, as it may be called there."""
+"""The table of functions has every function of Prometheus 3.15, as it may be called there, and what is our own."""
 
 from __future__ import annotations
 
@@ -116,5 +116,15 @@ def test_a_function_is_called_as_in_prometheus(line: str) -> None:
     assert function.experimental == (mark == ["!"])
 
 
+OURS = """
+sketch_over_time (m) v 0
+"""
+
+
+@pytest.mark.parametrize("line", OURS.strip().splitlines(), ids=lambda line: line.split()[0])
+def test_a_function_of_our_own_is_called_as_documented(line: str) -> None:
+    test_a_function_is_called_as_in_prometheus(line)
+
+
 def test_there_is_no_other_function() -> None:
-    assert set(FUNCTIONS) <= {line.split()[0] for line in LINES}
+    assert set(FUNCTIONS) == {line.split()[0] for line in [*LINES, *OURS.strip().splitlines()]}

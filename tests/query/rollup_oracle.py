@@ -26,6 +26,7 @@ from lakerunner.model.tiling import Interval, tiled
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
 from lakerunner.plan.vectors.arrays import STALE_BITS
+from suites.sketch_oracle import sketch
 
 Source = tuple[str, int]  # collector, stored series
 _DESCRIBING = [name for name in ROLLUPS.schema.names if not name.startswith("chq_") and name != "timestamp"]
@@ -113,6 +114,8 @@ def _window(points: Sequence[Point]) -> dict[str, Any]:
         "chq_rollup_reset_sum": math.fsum(resets) if all(map(math.isfinite, resets)) else sum(resets),
         "chq_rollup_resets": len(resets),
         "chq_rollup_changes": sum(a != b and not (math.isnan(a) and math.isnan(b)) for a, b in pairs),
+        **sketch(values),
+        "scale": 6,
     }
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,45 +16,20 @@ import pytest
 from metric_lake import NS, MetricLake, gauge, metric
 from rollup_oracle import RollupLake, points_of, rolled_up
 from sample_lake import OWN
+from tiered_lake import HOUR, MINUTE, T0, Tiered, ask, roll_up, same, series, tiered
 
 from lakerunner.model.errors import Unavailable
-from lakerunner.model.labels import labels_text
-from lakerunner.model.tier import RAW, TIERS, source_of, window_end
-from lakerunner.objects.open import StoreAddress
-from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
-from lakerunner.plan.vectors.values import Scalar, Steps, Vector
-from lakerunner.query.cache import SegmentCache
-from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
-from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.answer import MetricsQuestion
-from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.model.tier import RAW, TIERS, window_end
+from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.pieces import Piece, Untiered, from_batch, to_batch
 from lakerunner.query.metrics.reads import Read, lines, to_json
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import Fetch, MetricsUnit
-from lakerunner.query.worker import QueryWorker
-from lakerunner.query.workers import OneWorker
 
-T0 = 1_704_067_200_000  # a multiple of every tier
-SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 EXACT = ["delta", "resets", "changes", "count_over_time", "present_over_time", "min_over_time", "max_over_time"]
 EXACT += ["first_over_time", "last_over_time"]
 SUMMED = ["rate", "increase", "sum_over_time", "avg_over_time"]
-
-
-@dataclass
-class Tiered:
-    index: RollupLake
-    engine: MetricsEngine
-
-
-def tiered(lake: MetricLake, **how: Any) -> Tiered:
-    index = RollupLake(lake)
-    instances = Instances(Limits("500MB", 60.0, 1000), threads=1, spill_directory=lake.directory / "spill")
-    worker = QueryWorker(SegmentCache(lake.store, lake.directory / "cache-tiers", 1 << 30), instances)
-    return Tiered(index, MetricsEngine(KnownSegments(index), OneWorker(worker), **how))
+SKETCHED = ["{0}", "{0}", "sum by (n) ({0})", "sum({0})", "histogram_quantile(0.9, {0})", "histogram_count(avg({0}))"]
 
 
 def random_points(draw: np.random.Generator, kind: str) -> list[tuple[int, float | None]]:
@@ -92,20 +67,6 @@ def random_points(draw: np.random.Generator, kind: str) -> list[tuple[int, float
         for place in draw.choice(count, 5):
             found[place] = times[place], None
     return found
-
-
-def series(name: str, points: list[tuple[int, float | None]], counter: bool, **labels: str) -> Any:
-    def fill(one: Any) -> None:
-        if counter:
-            one.sum.is_monotonic = True
-            one.sum.aggregation_temporality = 2
-        for time, value in points:
-            where = one.sum if counter else one.gauge
-            point = where.data_points.add(time_unix_nano=time * NS, as_double=value or 0.0, flags=int(value is None))
-            for key, text in labels.items():
-                point.attributes.add(key=key).value.string_value = text
-
-    return metric(name, fill)
 
 
 def random_lake(directory: Path, seed: int, add_rollups: Any = None) -> Tiered:
@@ -175,51 +136,6 @@ def add_tiers(index: RollupLake, draw: np.random.Generator) -> None:
         index.roll(rolled)
 
 
-def roll_up(index: RollupLake, draw: np.random.Generator) -> None:
-    """By the pipeline's own code, in two rounds: what the first one leaves comes late, and some of it never."""
-    address = StoreAddress((index.lake.directory / "store").as_uri())
-    for share in (0.8, 0.9):
-        for tier in TIERS:
-            sources = [one for one in index.all if one.frequency_ms == source_of(tier)]
-            touched = [one for one in sources if not one.rolled and draw.random() < share]
-            if not touched:
-                continue
-            sources.sort(key=lambda one: one.ingested)
-            work = RollupWork(OWN, "default", source_of(tier), tier, tuple(touched), tuple(sources))
-            outcome = rollup_work(work, address, CompactLimits(64 << 20, 1 << 30))
-            assert not outcome.error
-            index.all += [replace(one, ingested=len(index.all) + n + 1) for n, one in enumerate(outcome.segments)]
-            index.roll(one.id for one in touched)
-
-
-def ask(made: Tiered, text: str, steps: Steps, raw: bool, **how: Any) -> tuple[dict[str, list[Any]], Any]:
-    instant = len(steps) == 1
-    answer = made.engine.promql(OWN, MetricsQuestion(text, steps, instant, T0 * NS, raw=raw, **how))
-    found: dict[str, list[Any]] = {}
-    for group in answer:
-        value = group.value
-        if isinstance(value, Scalar):
-            value = Vector([()], value.values[None, :], np.ones((1, len(group.steps)), bool))
-        assert isinstance(value, Vector)
-        for row, labels in enumerate(value.labels):
-            for step in np.flatnonzero(value.present[row]).tolist():
-                at = group.steps.start + step * group.steps.step
-                found.setdefault(labels_text(labels), []).append((at, float(value.values[row, step])))
-    return found, answer
-
-
-def same(one: dict[str, list[Any]], other: dict[str, list[Any]], exact: bool) -> None:
-    assert sorted(one) == sorted(other)
-    for labels, points in one.items():
-        times, values = zip(*points, strict=True)
-        other_times, other_values = zip(*other[labels], strict=True)
-        assert times == other_times, labels
-        if exact:
-            np.testing.assert_array_equal(values, other_values, labels)
-        else:
-            np.testing.assert_allclose(values, other_values, rtol=1e-12, atol=1e-9, err_msg=labels)
-
-
 def random_query(draw: np.random.Generator) -> tuple[str, Steps, bool]:
     """The text, its steps, and whether every bit must be the same."""
     tier = int(draw.choice(TIERS[:4]))
@@ -233,9 +149,13 @@ def random_query(draw: np.random.Generator) -> tuple[str, Steps, bool]:
     selector = f'requests{{n=~"{"." if draw.integers(0, 2) else "[0-3]"}"}}'
     if draw.integers(0, 4) == 0:
         return f"{selector}{at}{offset}", steps, True
-    function = str(draw.choice(EXACT + SUMMED))
+    function = str(draw.choice(EXACT + SUMMED)) if draw.integers(0, 5) else "sketch_over_time"
+    if function == "sketch_over_time" and draw.integers(0, 4):
+        selector = 'requests{n!="2"}'  # the odd gauge, whose windows with NaN have no sum of the others
     range_ = f"{unit * int(draw.integers(1, 20))}ms" if draw.integers(0, 5) else "77s"
     text = f"{function}({selector}[{range_}]{at}{offset})"
+    if function == "sketch_over_time":
+        return str(draw.choice(SKETCHED)).format(text), steps, False
     if draw.integers(0, 6) == 0:
         text = f"max_over_time({text}[{step * 3}ms:{step}ms])"
     if draw.integers(0, 4) == 0:
@@ -251,6 +171,7 @@ def test_every_query_gives_what_raw_points_give(seed: int, add_rollups: Any, tmp
     made = random_lake(tmp_path / "lake", seed, add_rollups)
     draw = np.random.default_rng(1000 + seed)
     widths: set[tuple[int, ...]] = set()
+    sketched: set[int] = set()
     for _ in range(70):
         text, steps, exact = random_query(draw)
         from_raw, plain = ask(made, text, steps, raw=True)
@@ -262,7 +183,9 @@ def test_every_query_gives_what_raw_points_give(seed: int, add_rollups: Any, tmp
             raise AssertionError(f"{text} at {steps}:\n{lines(to_json(answer.reads))}\n{error}") from error
         assert sorted(map(str, answer.notes)) == sorted(map(str, plain.notes))
         widths |= {tuple(read.tiles) for read in answer.reads}
+        sketched |= {read.tier for read in answer.reads if "sketch_over_time" in text}
     assert any(one and one[0] != RAW for one in widths)
+    assert sketched - {RAW}
     assert add_rollups is roll_up or any(len(one) > 1 for one in widths)
 
 

@@ -329,4 +329,4 @@ def _is_of_vector(function: Function) -> bool:
 
 _OF_VECTOR = [name for name, one in FUNCTIONS.items() if _is_of_vector(one) and not name.startswith("histogram")]
 _OF_HISTOGRAM = [name for name, one in FUNCTIONS.items() if _is_of_vector(one) and name.startswith("histogram")]
-_OF_RANGE = [name for name, one in FUNCTIONS.items() if Kind.MATRIX in one.arguments]
+_OF_RANGE = [name for name, one in FUNCTIONS.items() if Kind.MATRIX in one.arguments and name not in words.OURS]

@@ -25,7 +25,10 @@ class Bounds:
 
     def hold(self, series: int, steps: int) -> None:
         """TooLarge if a matrix of these is more than may be held. One without series has its steps all the same."""
-        if max(series, 1) * steps > self.max_points:
+        self.hold_points(max(series, 1) * steps)
+
+    def hold_points(self, points: int) -> None:
+        if points > self.max_points:
             raise too_many_samples(self.max_points)
 
 

@@ -66,11 +66,11 @@ class Evaluator:
         self.notes = Notes()
         self._functions = functions
         self._given = given
-        self._bounds = bounds
+        self.bounds = bounds
 
     def evaluate(self, expression: Expression, steps: Steps) -> Value:
-        self._bounds.check()
-        self._bounds.hold(1, len(steps))  # before any array of steps is made
+        self.bounds.check()
+        self.bounds.hold(1, len(steps))  # before any array of steps is made
         match expression:
             case Number(value):
                 return Scalar(np.full(len(steps), value))
@@ -115,7 +115,7 @@ class Evaluator:
 
     def _select(self, selector: Selector, ends: Ints, before: int, after: int = 0) -> Samples:
         samples = self.source.select(selector.matchers, int(ends[0]) - before, int(ends[-1]) + after)
-        self._bounds.hold(len(samples), len(ends))
+        self.bounds.hold(len(samples), len(ends))
         return totals_only(samples) if selector.totals_only else samples
 
     def times_of(self, selector: Selector, steps: Steps) -> tuple[Samples, Ints]:
@@ -129,7 +129,7 @@ class Evaluator:
         range_ = _number(expression.range)
         if isinstance(expression, Subquery):
             samples = self._subquery(expression, steps)
-            self._bounds.hold(len(samples), len(ends))
+            self.bounds.hold(len(samples), len(ends))
         else:
             extended = expression.selector.extended
             before = range_ + (self.lookback if extended else 0)
@@ -141,7 +141,7 @@ class Evaluator:
         inner = subquery_steps(subquery, steps)
         if inner is None:
             return Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
-        self._bounds.hold(1, len(inner))
+        self.bounds.hold(1, len(inner))
         value = self.evaluate(subquery.inner, inner)
         if isinstance(value, Scalar):
             value = Vector([()], value.values[None, :], np.ones((1, len(inner)), bool))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from lakerunner.plan.vectors.bounds import Bounds
 from lakerunner.plan.vectors.expression import Call, Expression, Kind, Matcher
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.rolled import FromWindows
@@ -33,6 +34,10 @@ class Evaluation(Protocol):
     @property
     def lookback(self) -> int:
         """ms: how far an instant selector looks back."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a value may hold."""
 
     def evaluate(self, expression: Expression, steps: Steps) -> Value: ...
 
@@ -62,7 +67,8 @@ class Function:
     can be worked out apart. `of_sample`: of a plain selector it wants the times of the samples. `extended`: the
     modifiers that it allows its range. `reads_expression`: it looks at how its arguments are written (Called.call), so
     that these stay as they are. `lazy`: it is given no arguments, but evaluates of Called.call what it needs.
-    `windows`: how rollups give the same value; None: they do not."""
+    `windows`: how rollups give the same value; None: they do not. `makes_histograms`: of numbers, so that its values
+    take more memory than its samples say."""
 
     name: str
     arguments: tuple[Kind, ...]
@@ -77,3 +83,4 @@ class Function:
     lazy: bool = False
     extended: tuple[Literal["anchored", "smoothed"], ...] = ()
     windows: FromWindows | None = None
+    makes_histograms: bool = False

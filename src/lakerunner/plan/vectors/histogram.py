@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lakerunner.plan.vectors.arrays import Floats
+from lakerunner.plan.vectors.arrays import Floats, Objects, filled
 from lakerunner.plan.vectors.histogram_bounds import exponential_bound
 
+HISTOGRAM_POINTS = 64  # samples of 16 bytes that would take the memory of a histogram, its buckets aside
 CUSTOM_BUCKETS = -53  # the schema of histograms whose bounds are listed in `custom_values`
 
 
@@ -115,6 +116,14 @@ def all_buckets(histogram: Histogram) -> list[Bucket]:
         for bucket in positive_buckets(histogram)
     ]
     return below[::-1] + zero + above
+
+
+def points_of(histograms: Objects | None) -> int:
+    """How many samples would take as much memory: each filled bucket counts as one."""
+    if histograms is None:
+        return 0
+    some = histograms[filled(histograms)]
+    return len(some) * HISTOGRAM_POINTS + sum(len(one.positive) + len(one.negative) for one in some)
 
 
 def equal(left: Histogram, right: Histogram) -> bool:

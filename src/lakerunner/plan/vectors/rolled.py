@@ -9,7 +9,7 @@ to that), so that what it sees are its samples, summed up.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,16 +17,19 @@ import numpy as np
 
 from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.arrays import STALE, Bools, Ints
+from lakerunner.plan.vectors.bounds import Bounds
 from lakerunner.plan.vectors.expression import Span
 from lakerunner.plan.vectors.notes import Notes
+from lakerunner.plan.vectors.sketches import NO_SKETCHES, Sketches
 from lakerunner.plan.vectors.values import Samples, Vector
 from lakerunner.plan.vectors.window_bounds import window_bounds
 
-# What there is to know of a window. Counts and times (ms) are whole numbers; times are 0 where there is no sample.
+# What there is to know of a window. Counts and times (ms) are whole numbers; times are 0 where there is no sample. Of
+# the sketch it is which of `sketches` is the window's.
 COUNT, SUM, SUM_ERROR, MIN, MAX = "count", "sum", "sum_error", "min", "max"
 FIRST, FIRST_TIME, LAST, LAST_TIME = "first", "first_time", "last", "last_time"
-RESET_SUM, RESETS, CHANGES, STALE_TIME = "reset_sum", "resets", "changes", "stale_time"
-WHOLE_NUMBERS = frozenset({COUNT, FIRST_TIME, LAST_TIME, RESETS, CHANGES, STALE_TIME})
+RESET_SUM, RESETS, CHANGES, STALE_TIME, SKETCH = "reset_sum", "resets", "changes", "stale_time", "sketch"
+WHOLE_NUMBERS = frozenset({COUNT, FIRST_TIME, LAST_TIME, RESETS, CHANGES, STALE_TIME, SKETCH})
 INSTANT = (COUNT, LAST, LAST_TIME, STALE_TIME)  # of which an instant selector is made
 
 
@@ -43,6 +46,7 @@ class Rolled:
     offsets: Ints  # [series + 1]
     ends: Ints
     facts: Mapping[str, Any]
+    sketches: Sketches = NO_SKETCHES
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -54,7 +58,13 @@ class Rolled:
         """The series from this one to before that one."""
         start, end = int(self.offsets[first]), int(self.offsets[behind])
         facts = {name: array[start:end] for name, array in self.facts.items()}
-        return Rolled(self.labels[first:behind], self.offsets[first : behind + 1] - start, self.ends[start:end], facts)
+        return replace(
+            self,
+            labels=self.labels[first:behind],
+            offsets=self.offsets[first : behind + 1] - start,
+            ends=self.ends[start:end],
+            facts=facts,
+        )
 
     def of_samples(self) -> Rolled:
         """Without windows of stale markers alone."""
@@ -63,7 +73,7 @@ class Rolled:
             return self
         before = np.append(0, np.cumsum(there))
         facts = {name: array[there] for name, array in self.facts.items()}
-        return Rolled(self.labels, before[self.offsets], self.ends[there], facts)
+        return replace(self, offsets=before[self.offsets], ends=self.ends[there], facts=facts)
 
     def latest(self) -> Samples:
         """Of each window what was last, a sample or a stale marker. An instant selector sees no other: where a window
@@ -75,13 +85,15 @@ class Rolled:
 
 @dataclass(frozen=True)
 class RolledRange:
-    """A range vector at every step: the windows of (ends[s] - range, ends[s]], each with a sample at least."""
+    """A range vector at every step: the windows of (ends[s] - range, ends[s]], each with a sample at least. What comes
+    of it may hold what `limit` says."""
 
     rolled: Rolled
     ends: Ints  # [steps]
     range: int
     span: Span
     notes: Notes
+    limit: Bounds = Bounds()  # noqa: RUF009 a frozen value
 
     @cached_property
     def bounds(self) -> tuple[Ints, Ints]:

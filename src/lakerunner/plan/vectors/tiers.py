@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS
+from lakerunner.plan.vectors.bounds import Bounds
 from lakerunner.plan.vectors.evaluate import looked_at, subquery_steps
 from lakerunner.plan.vectors.expression import (
     Aggregate,
@@ -131,12 +132,12 @@ def with_given(expression: Expression, heart: Heart) -> Expression:
     return expression
 
 
-def evaluated(heart: Heart, windows: Rolled, functions: Mapping[str, Function], notes: Notes) -> Vector:
+def evaluated(heart: Heart, windows: Rolled, functions: Mapping[str, Function], notes: Notes, limit: Bounds) -> Vector:
     """The heart of a function at its steps. `windows` are those with samples."""
     if heart.how is None or heart.steps is None or not isinstance(heart.node, Call):
         raise TypeError(f"{heart.node} is not evaluated from windows")
     ends = looked_at(heart.ranged, heart.steps)
-    given = RolledRange(windows, ends, heart.range, bare(heart.node.arguments[0]).span, notes)
+    given = RolledRange(windows, ends, heart.range, bare(heart.node.arguments[0]).span, notes, limit)
     vector = heart.how.evaluate(given)
     return vector if functions[heart.node.function].keeps_name else vector.dropping_name()
 

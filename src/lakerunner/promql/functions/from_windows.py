@@ -8,6 +8,7 @@ of them (a reset, a change) is seen from the last sample of one and the first of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,13 +16,14 @@ import numpy as np
 from numba import njit
 
 from lakerunner.plan.vectors import rolled
-from lakerunner.plan.vectors.arrays import Bools, Ints
+from lakerunner.plan.vectors.arrays import Bools, Floats, Ints
 from lakerunner.plan.vectors.rolled import FromWindows, NotTiered, RolledRange
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.counters import check_counters, range_seconds
 from lakerunner.promql.functions.over_time_kernels import extremes, plus
 from lakerunner.promql.functions.range_vectors import NO_STARTS, Table
 from lakerunner.promql.functions.rate_kernels import extrapolation
+from lakerunner.promql.functions.sketches import histograms_of, ranges_of_windows
 
 _OVERFLOWS = 1e300  # sums past this may be infinite in another order
 
@@ -79,15 +81,30 @@ def _extreme(given: RolledRange, name: str, sign: float) -> Vector:
 
 
 def _total(given: RolledRange, *, mean: bool) -> Vector:
+    infinite = np.isinf(given.rolled[rolled.MIN]) | np.isinf(given.rolled[rolled.MAX])
+    return given.vector(_summed(given, ~infinite, mean=mean), given.present)
+
+
+def _summed(given: RolledRange, finite: Bools, *, mean: bool = False) -> Floats:
     """NotTiered where a sum of numbers that are not infinite is so large that it may be in another order."""
     windows = given.rolled
     sums = windows[rolled.SUM]
-    infinite = np.isinf(windows[rolled.MIN]) | np.isinf(windows[rolled.MAX])
-    if np.any((np.abs(sums) > _OVERFLOWS / max(1, len(sums))) & ~infinite):
+    if np.any((np.abs(sums) > _OVERFLOWS / max(1, len(sums))) & finite):
         raise NotTiered("a sum may be too large for a number")
     values = np.zeros(given.present.shape)
     _totals(sums, windows[rolled.SUM_ERROR], windows[rolled.COUNT], given.bounds, mean, values)
-    return given.vector(values, given.present)
+    return values
+
+
+def _sketch(given: RolledRange) -> Vector:
+    """NotTiered where there is NaN or an infinity among the samples: these are in no sketch, but in the sum."""
+    sketches = given.rolled.sketches.at(given.rolled[rolled.SKETCH])
+    whole = sketches.found == given.rolled[rolled.COUNT]
+    if not whole.all():
+        raise NotTiered("some samples are NaN or infinite: windows do not know the sum of the others")
+    sums = _summed(given, whole)
+    histograms = histograms_of(ranges_of_windows(sketches, given.bounds), sums, given.present, given.limit)
+    return replace(given.vector(sums, given.present), histograms=histograms)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -187,6 +204,7 @@ FROM_WINDOWS: dict[str, FromWindows] = {
     "max_over_time": FromWindows((rolled.MAX,), partial(_extreme, name=rolled.MAX, sign=1.0)),
     "count_over_time": FromWindows((), _counted),
     "present_over_time": FromWindows((), _present),
+    "sketch_over_time": FromWindows((rolled.SKETCH, rolled.SUM, rolled.SUM_ERROR), _sketch),
     "first_over_time": FromWindows((rolled.FIRST,), partial(_picked, name=rolled.FIRST, last=False)),
     "last_over_time": FromWindows((rolled.LAST,), partial(_picked, name=rolled.LAST, last=True)),
 }

@@ -43,6 +43,8 @@ from lakerunner.promql.functions.range_vectors import (
     places,
     range_vector,
 )
+from lakerunner.promql.functions.sketches import histograms_of as sketched
+from lakerunner.promql.functions.sketches import ranges_of_samples
 
 # ---- sums and means
 
@@ -100,10 +102,14 @@ def _of_floats(called: Called, kernel: Callable[[Table, Floats], None]) -> Vecto
 
 
 def _floats(given: RangeVector, values: Floats) -> Vector:
-    """With the information that histograms were left out."""
+    _inform_of_histograms(given)
+    return given.vector(values, given.has_floats)
+
+
+def _inform_of_histograms(given: RangeVector) -> None:
+    """That they were left out."""
     for name in given.names(given.mixed) if given.histograms is not None else ():
         histograms_ignored(given.notes, name, given.span)
-    return given.vector(values, given.has_floats)
 
 
 def _extreme(sign: float, *, latest: bool = False, as_time: bool = False) -> Callable[[Called], Vector]:
@@ -127,6 +133,18 @@ def _quantile(called: Called) -> Vector:
     for number in wanted[asked].tolist():
         invalid_quantile(given.notes, number, given.span)
     return _floats(given, values)
+
+
+def _sketch(called: Called) -> Vector:
+    """The numbers but NaN and infinities, as a native histogram. Ours: Prometheus has no such function."""
+    given = range_vector(called)
+    table = given.table()
+    totals, _ = given.empty()
+    sums(table._replace(values=np.where(np.isfinite(table.values), table.values, 0.0)), totals)
+    ranges = ranges_of_samples(table.values, (table.first, table.last))
+    histograms = sketched(ranges, totals, given.has_floats, called.evaluation.bounds)
+    _inform_of_histograms(given)
+    return given.vector(totals, given.has_floats, histograms)
 
 
 # ---- of samples as they come
@@ -181,6 +199,7 @@ def _function(
     arguments: tuple[Kind, ...] = (Kind.MATRIX,),
     keeps_name: bool = False,
     experimental: bool = False,
+    makes_histograms: bool = False,
 ) -> Function:
     return Function(
         name,
@@ -190,6 +209,7 @@ def _function(
         keeps_name=keeps_name,
         experimental=experimental,
         windows=FROM_WINDOWS.get(name),
+        makes_histograms=makes_histograms,
     )
 
 
@@ -210,4 +230,5 @@ OVER_TIME: tuple[Function, ...] = (
     _function("ts_of_last_over_time", partial(_time_of, pick=_last), experimental=True),
     _function("ts_of_min_over_time", _extreme(-1.0, latest=True, as_time=True), experimental=True),
     _function("ts_of_max_over_time", _extreme(1.0, latest=True, as_time=True), experimental=True),
+    _function("sketch_over_time", _sketch, makes_histograms=True),
 )

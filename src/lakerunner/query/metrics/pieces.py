@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.arrays import Floats, Objects
-from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
+from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint, points_of
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.values import Partial, Samples, Vector
 from lakerunner.query.account import Account
@@ -48,14 +48,14 @@ class Piece:
 
     @property
     def points(self) -> int:
-        """Values that it holds."""
+        """Values that it holds, and what its histograms take beside."""
         match self.value:
-            case Vector(_, values):
-                return values.size
-            case Samples(_, _, times):
-                return len(times)
-            case Partial(_, arrays):
-                return sum(array.size for array in arrays.values())
+            case Vector(_, values, _, histograms):
+                return values.size + points_of(histograms)
+            case Samples(_, _, times, _, histograms):
+                return len(times) + points_of(histograms)
+            case Partial(_, arrays, histograms):
+                return sum(array.size for array in arrays.values()) + sum(map(points_of, histograms.values()))
         return 0
 
 

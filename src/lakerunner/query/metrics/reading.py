@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.plan.vectors.arrays import STALE, Bools, Ints
+from lakerunner.plan.vectors.sketches import Sketches
 from lakerunner.query.held import HeldFile
 from lakerunner.query.kept import Kept
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers, Points, join_numbers, read_only
@@ -94,6 +95,7 @@ class SegmentFile:
     held: HeldFile
     footprint: Footprint
     kept: Kept[Numbers]
+    sketches: Kept[Sketches]
 
     @cached_property
     def _reader(self) -> Any:

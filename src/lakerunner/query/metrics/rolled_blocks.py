@@ -23,15 +23,18 @@ from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
 from lakerunner.plan.vectors import rolled
 from lakerunner.plan.vectors.arrays import Bools, Ints, is_stale
+from lakerunner.plan.vectors.bounds import Bounds
 from lakerunner.plan.vectors.rolled import NotTiered, Rolled
+from lakerunner.plan.vectors.sketches import NO_SKETCHES, joined, sketches_of
 from lakerunner.plan.vectors.values import Samples
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.layout import Block, Layout, Part
 from lakerunner.query.metrics.matching import Test
-from lakerunner.query.metrics.rollup_rows import WindowRows, inside, rollup_rows, stored_columns
+from lakerunner.query.metrics.rollup_rows import Asked, WindowRows, inside, rollup_rows, stored_columns
 from lakerunner.query.metrics.samples import Reading, block_samples
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import SeriesTable
+from lakerunner.query.metrics.sketch_rows import Room
 from lakerunner.query.metrics.view import Kind
 from lakerunner.query.metrics.window_kernels import copied, in_order
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from lakerunner.query.metrics.segments import MetricSegments
 
 BLOCK_WINDOWS = 1_000_000  # each of about 100 bytes
+BLOCK_SKETCHES = 62_500  # windows that are read with their sketches, of a hundred buckets or two
 _BESIDE = 4  # as of samples
 _NUMBERS = (Kind.NUMBER, Kind.SENT)
 _UNCOUNTED = -1
@@ -54,12 +58,14 @@ class RolledBlocks:
         selection: Selection,
         tiles: Tiles,
         facts: Sequence[str],
+        limit: Bounds,
     ) -> None:
         self._owner = owner
         self._segments = tuple(segments)
         self._selection = selection
         self._tiles = tiles
         self._facts = tuple(dict.fromkeys((rolled.COUNT, *facts)))
+        self._limit = limit
         self._lock = Lock()
         self._account = Account()
         self._asked: set[UUID] = set()
@@ -83,7 +89,8 @@ class RolledBlocks:
         tables = self._owner.prepared(segments).tables
         self._add(Account(seconds={"series": time.monotonic() - began}))
         _check_kinds(layout)
-        for block in layout.blocks(self._selection.shard, BLOCK_WINDOWS, _BESIDE):
+        most = BLOCK_SKETCHES if rolled.SKETCH in self._facts else BLOCK_WINDOWS
+        for block in layout.blocks(self._selection.shard, most, _BESIDE):
             yield partial(self._block, segments, tables, block)
 
     def _block(self, segments: tuple[Segment, ...], tables: tuple[SeriesTable, ...], block: Block) -> Rolled:
@@ -93,10 +100,11 @@ class RolledBlocks:
             numbers.setdefault(segments[number].frequency_ms, []).append(number)
         with self._lock:
             self._asked |= {segments[number].id for number in block.plain.by_table}
+        room = Room(self._limit)
         found = [
             self._raw(segments, block, numbers[frequency])
             if frequency == RAW
-            else self._windows(segments, tables, block, numbers[frequency])
+            else self._windows(segments, tables, block, numbers[frequency], room)
             for frequency in sorted(numbers, reverse=True)
         ]
         windows = put_together(block.plain, found, self._facts)
@@ -104,7 +112,12 @@ class RolledBlocks:
         return windows
 
     def _windows(
-        self, segments: tuple[Segment, ...], tables: tuple[SeriesTable, ...], block: Block, numbers: list[int]
+        self,
+        segments: tuple[Segment, ...],
+        tables: tuple[SeriesTable, ...],
+        block: Block,
+        numbers: list[int],
+        room: Room,
     ) -> WindowRows:
         times = self._tiles.get(segments[numbers[0]].frequency_ms, ())
         if not times:
@@ -112,7 +125,8 @@ class RolledBlocks:
         identities = _identities(segments, tables, block.plain, numbers)
         with self._owner.files(segments, numbers, block, _hull(times), stored_columns(self._facts)) as (files, account):
             self._took(account, [file.segment for file in files.values()])
-            return rollup_rows(block.plain, files, identities, times, self._facts, self._owner.reading_pool)
+            asked = Asked(times, self._facts, self._owner.reading_pool, room)
+            return rollup_rows(block.plain, files, identities, asked)
 
     def _raw(self, segments: tuple[Segment, ...], block: Block, numbers: list[int]) -> WindowRows:
         times = self._tiles.get(RAW, ())
@@ -141,7 +155,7 @@ def put_together(part: Part, found: Sequence[WindowRows], facts: Sequence[str]) 
     rows = found[0] if len(found) == 1 else _side_by_side(len(part), found, facts)
     if not in_order(rows.offsets, rows.ends):
         rows = _sorted(rows)
-    return Rolled(part.labels, rows.offsets, rows.ends, rows.facts)
+    return Rolled(part.labels, rows.offsets, rows.ends, rows.facts, rows.sketches)
 
 
 def _side_by_side(groups: int, found: Sequence[WindowRows], facts: Sequence[str]) -> WindowRows:
@@ -154,15 +168,19 @@ def _side_by_side(groups: int, found: Sequence[WindowRows], facts: Sequence[str]
         np.empty(total, np.int64),
         np.empty(total, np.int64),
         {fact: np.empty(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in facts},
+        joined([rows.sketches for rows in found]),
     )
     at = offsets[:-1].copy()
+    before = 0
     for rows, own in zip(found, counts, strict=True):
         low, high = rows.offsets[:-1], rows.offsets[1:]
         copied(rows.ends, low, high, whole.ends, at)
         copied(rows.identity, low, high, whole.identity, at)
         for fact, array in whole.facts.items():
-            copied(rows.facts[fact], low, high, array, at)
+            source = rows.facts[fact] + before if fact == rolled.SKETCH else rows.facts[fact]
+            copied(source, low, high, array, at)
         at += own
+        before += len(rows.sketches)
     return whole
 
 
@@ -174,7 +192,7 @@ def _sorted(rows: WindowRows) -> WindowRows:
     if np.any(again & (identity[1:] != identity[:-1])):
         raise NotTiered("a series has points of several sources in one window")
     facts = {fact: array[order] for fact, array in rows.facts.items()}
-    return WindowRows(rows.offsets, ends, identity, facts).where(np.append(~again, True))
+    return WindowRows(rows.offsets, ends, identity, facts, rows.sketches).where(np.append(~again, True))
 
 
 def _check_kinds(layout: Layout) -> None:
@@ -204,7 +222,8 @@ def _single(samples: Samples, times: Sequence[Interval], facts: Sequence[str]) -
         raise NotTiered("some of what is selected are histograms")
     at, values, stale = samples.times, samples.values, is_stale(samples.values)
     made: dict[str, Any] = {fact: _single_fact(fact, at, values, stale) for fact in facts}
-    rows = WindowRows(samples.offsets, at, np.full(len(at), _UNCOUNTED, np.int64), made)
+    sketches = sketches_of(values) if rolled.SKETCH in facts else NO_SKETCHES
+    rows = WindowRows(samples.offsets, at, np.full(len(at), _UNCOUNTED, np.int64), made, sketches)
     return rows.where(inside(at, times))
 
 
@@ -216,6 +235,8 @@ def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
             return np.where(stale, 0, times)
         case rolled.STALE_TIME:
             return np.where(stale, times, 0)
+        case rolled.SKETCH:
+            return np.arange(len(times))
         case rolled.RESETS | rolled.CHANGES:
             return np.zeros(len(times), np.int64)
         case rolled.SUM_ERROR | rolled.RESET_SUM:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,11 @@ from lakerunner.model.tiling import Interval
 from lakerunner.plan.vectors import rolled
 from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.plan.vectors.rolled import NotTiered
+from lakerunner.plan.vectors.sketches import NO_SKETCHES, Sketches, joined
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Part, ranges
 from lakerunner.query.metrics.reading import SegmentFile, explained
+from lakerunner.query.metrics.sketch_rows import SKETCH_COLUMNS, Room, sketches_of_rows
 from lakerunner.query.metrics.window_kernels import copied, spans
 
 ENDS = "ends"
@@ -56,67 +58,84 @@ class WindowRows:
     ends: Ints
     identity: Ints
     facts: Mapping[str, Any]
+    sketches: Sketches = NO_SKETCHES
 
     def where(self, kept: Bools) -> WindowRows:
         if kept.all():
             return self
         before = np.append(0, np.cumsum(kept))
         facts = {fact: array[kept] for fact, array in self.facts.items()}
-        return WindowRows(before[self.offsets], self.ends[kept], self.identity[kept], facts)
+        return WindowRows(before[self.offsets], self.ends[kept], self.identity[kept], facts, self.sketches)
+
+
+class Asked(NamedTuple):
+    """What windows are read for: when they end, what is to be known of them, by whom they are read, and how much
+    room there is for their sketches."""
+
+    times: Sequence[Interval]
+    facts: Sequence[str]
+    pool: Executor
+    room: Room
 
 
 def stored_columns(facts: Iterable[str]) -> tuple[str, ...]:
     """What of a segment says this of its windows."""
-    return tuple(_COLUMNS[fact] for fact in facts)
+    columns = [SKETCH_COLUMNS if fact == rolled.SKETCH else (_COLUMNS[fact],) for fact in facts]
+    return tuple(name for own in columns for name in own)
 
 
 def rollup_rows(
-    part: Part,
-    files: Mapping[int, SegmentFile],
-    identities: Mapping[int, Ints],
-    times: Sequence[Interval],
-    facts: Sequence[str],
-    pool: Executor,
+    part: Part, files: Mapping[int, SegmentFile], identities: Mapping[int, Ints], asked: Asked
 ) -> WindowRows:
     """`files` by the number of the segment's table; `identities` likewise, of each of its entries in the part's
     order."""
 
     def stretches(number: int) -> list[_Stretch]:
-        return list(_stretches(part, number, files[number], times, facts))
+        return list(_stretches(part, number, files[number], asked))
 
-    read = [stretch for found in pool.map(stretches, files) for stretch in found]
+    read = [stretch for found in asked.pool.map(stretches, files) for stretch in found]
     sizes = np.zeros(len(part.entries.first), np.int64)
     for stretch in read:
         sizes[stretch.entries] += stretch.high - stretch.low
     at = np.cumsum(sizes) - sizes
     total = int(sizes.sum())
     ends = np.empty(total, np.int64)
-    found = {fact: np.empty(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in facts}
+    found = {fact: np.empty(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in asked.facts}
     own = np.full(len(sizes), -1, np.int64)
     for number in files:
         own[part.by_table[number]] = identities[number]
+    before = 0
     for stretch in read:
         for fact, target in ((ENDS, ends), *found.items()):
-            copied(stretch.columns.of(fact).values, stretch.low, stretch.high, target, at[stretch.entries])
+            source = stretch.sketch_numbers(before) if fact == rolled.SKETCH else stretch.columns.of(fact).values
+            copied(source, stretch.low, stretch.high, target, at[stretch.entries])
         at[stretch.entries] += stretch.high - stretch.low
+        before += len(stretch.sketches)
     offsets = np.append(0, np.cumsum(sizes))[part.offsets]
-    rows = WindowRows(offsets, ends, np.repeat(own, sizes), found)
-    return rows if len(times) == 1 else rows.where(inside(ends, times))
+    sketches = joined([stretch.sketches for stretch in read])
+    rows = WindowRows(offsets, ends, np.repeat(own, sizes), found, sketches)
+    return rows if len(asked.times) == 1 else rows.where(inside(ends, asked.times))
 
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Of each of these entries its rows in a row group, low:high of that."""
+    """Of each of these entries its rows in a row group, low:high of that. `sketches` are those of these rows."""
 
     columns: _Columns
     entries: Ints
     low: Ints
     high: Ints
+    sketches: Sketches
+
+    def sketch_numbers(self, before: int) -> Ints:
+        """Of each row of the row group which sketch is its own, where there are so many before these."""
+        numbers = np.zeros(len(self.columns.of(ENDS).values), np.int64)
+        numbers[ranges(self.low, self.high - self.low)] = before + np.arange(len(self.sketches))
+        return numbers
 
 
-def _stretches(
-    part: Part, number: int, file: SegmentFile, times: Sequence[Interval], facts: Sequence[str]
-) -> Iterator[_Stretch]:
+def _stretches(part: Part, number: int, file: SegmentFile, asked: Asked) -> Iterator[_Stretch]:
+    between = asked.times[0][0], asked.times[-1][1]
     own = part.by_table[number]
     first, rows = part.entries.first[own], part.entries.rows[own]
     with explained(file.segment):
@@ -124,10 +143,13 @@ def _stretches(
             base, behind = file.footprint.rows[group]
             low = np.maximum(first[wanted], base) - base
             high = np.minimum((first + rows)[wanted], behind) - base
-            columns = _Columns(file, group, facts)
-            spans(columns.of(ENDS).values, low, high, (times[0][0], times[-1][1]))
+            columns = _Columns(file, group, asked.facts)
+            spans(columns.of(ENDS).values, low, high, between)
             columns.check_numbers(low, high)
-            yield _Stretch(columns, own[wanted], low, high)
+            sketches = NO_SKETCHES
+            if rolled.SKETCH in asked.facts:
+                sketches = sketches_of_rows(file, group, ranges(low, high - low), asked.room)
+            yield _Stretch(columns, own[wanted], low, high, sketches)
 
 
 class _Columns:
@@ -136,7 +158,7 @@ class _Columns:
     def __init__(self, file: SegmentFile, group: int, facts: Sequence[str]) -> None:
         self._file = file
         self._group = group
-        self._wanted = tuple(dict.fromkeys((ENDS, rolled.COUNT, *facts)))
+        self._wanted = tuple(fact for fact in dict.fromkeys((ENDS, rolled.COUNT, *facts)) if fact in _COLUMNS)
         self._found: dict[str, Numbers] = {}
 
     def of(self, fact: str) -> Numbers:

@@ -22,8 +22,9 @@ from lakerunner.model.segment import Segment
 from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
 from lakerunner.plan.vectors.evaluate import Evaluator, most_steps
-from lakerunner.plan.vectors.expression import Aggregate, Matcher
+from lakerunner.plan.vectors.expression import Aggregate, Call, Expression, Matcher, parts
 from lakerunner.plan.vectors.function import Function
+from lakerunner.plan.vectors.histogram import HISTOGRAM_POINTS
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.rolled import NotTiered, Rolled
 from lakerunner.plan.vectors.tiers import Heart, evaluated, guard, with_given
@@ -37,6 +38,7 @@ from lakerunner.query.metrics.unit import Evaluate, Fetch, List, MetricsUnit
 from lakerunner.query.slots import Slots
 
 POINTS_AT_ONCE = 8_000_000
+S = TypeVar("S", Samples, Rolled)
 
 
 class MetricsRunning:
@@ -112,13 +114,14 @@ class MetricsRunning:
         samples = block()
         if isinstance(task, Fetch):
             return [Piece(samples)]
-        return [self._evaluated(task, part) for part in _parts(task, samples)]
+        return [self._evaluated(task, part) for part in self._parts(task, samples)]
 
     def _from_windows(self, task: Evaluate, segments: tuple[Segment, ...]) -> Iterator[Piece]:
         heart = guard(task.expression, task.steps, self._functions).heart
         if heart is None:
             raise ValueError("a unit with tiles that no tier serves")
-        blocks = self._segments.windows(segments, self._unit.selection, self._unit.tiles, heart.facts)
+        limit = Bounds(self._unit.max_points)
+        blocks = self._segments.windows(segments, self._unit.selection, self._unit.tiles, heart.facts, limit)
         try:
             for pieces in self._segments.each(partial(self._of_windows, task, heart, part) for part in blocks.parts()):
                 yield from pieces
@@ -130,14 +133,29 @@ class MetricsRunning:
         self._check_wanted()
         windows = block()
         if heart.how is None:
-            return [self._evaluated(task, part) for part in _parts(task, windows.latest())]
-        return [self._evaluated_heart(task, heart, part) for part in _parts(task, windows.of_samples())]
+            return [self._evaluated(task, part) for part in self._parts(task, windows.latest())]
+        return [self._evaluated_heart(task, heart, part) for part in self._parts(task, windows.of_samples())]
+
+    def _parts(self, task: Evaluate, block: S) -> Iterator[S]:
+        """Series that are evaluated at once."""
+        each = HISTOGRAM_POINTS if self._makes_histograms(task.expression) else 1
+        at_once = max(1, POINTS_AT_ONCE // (each * most_steps(task.expression, task.steps)))
+        if len(block) <= at_once:
+            yield block
+            return
+        for first in range(0, len(block), at_once):
+            yield block.between(first, min(first + at_once, len(block)))
+
+    def _makes_histograms(self, expression: Expression) -> bool:
+        made = isinstance(expression, Call) and self._functions[expression.function].makes_histograms
+        return made or any(map(self._makes_histograms, parts(expression)))
 
     def _evaluated_heart(self, task: Evaluate, heart: Heart, windows: Rolled) -> Piece:
         """The rest of the fragment over what windows give for its innermost part."""
-        Bounds(self._unit.max_points).hold(len(windows), len(heart.steps or ()))
+        limit = Bounds(self._unit.max_points)
+        limit.hold(len(windows), len(heart.steps or ()))
         notes = Notes()
-        vector = evaluated(heart, windows, self._functions, notes)
+        vector = evaluated(heart, windows, self._functions, notes, limit)
         rest = replace(task, expression=with_given(task.expression, heart))
         piece = self._evaluated(rest, NO_SAMPLES, (vector,))
         return replace(piece, notes=(*notes.all(), *piece.notes))
@@ -188,15 +206,3 @@ class _Block:
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:  # noqa: ARG002
         return self._samples
-
-
-S = TypeVar("S", Samples, Rolled)
-
-
-def _parts(task: Evaluate, block: S) -> Iterator[S]:
-    at_once = max(1, POINTS_AT_ONCE // most_steps(task.expression, task.steps))
-    if len(block) <= at_once:
-        yield block
-        return
-    for first in range(0, len(block), at_once):
-        yield block.between(first, min(first + at_once, len(block)))

@@ -30,6 +30,8 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Equals, Scan
+from lakerunner.plan.vectors.bounds import Bounds
+from lakerunner.plan.vectors.sketches import Sketches
 from lakerunner.plan.vectors.values import Samples
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
@@ -49,7 +51,7 @@ BLOCK_SAMPLES = 4_000_000
 _BESIDE = 4  # blocks at least, to be worked out beside each other; whatever the cores, so that sums are cut alike
 KEEP_BYTES = 512 << 20  # of numbers that were read, 16 bytes each
 MOST_SERIES = 2_000_000  # that are known of all organizations, about 1 GB
-_TABLES, _LAYOUTS, _FOOTERS = 256 << 20, 256 << 20, 64 << 20  # bytes kept
+_TABLES, _LAYOUTS, _FOOTERS, _SKETCHES = 256 << 20, 256 << 20, 64 << 20, 128 << 20  # bytes kept
 _METRICS_ASKED_FOR = 64  # by name; of more it says little
 _SERIES, _STATISTICS = "series", "statistics"
 _generations = count()
@@ -79,6 +81,7 @@ class MetricSegments:
         self._layouts: Kept[Layout] = Kept(_LAYOUTS)
         self._footers: Kept[Footprint] = Kept(_FOOTERS)
         self._numbers: Kept[Numbers] = Kept(keep_bytes)
+        self._sketches: Kept[Sketches] = Kept(_SKETCHES)
 
     def samples(
         self, segments: Sequence[Segment], selection: Selection, *, block_samples: int = BLOCK_SAMPLES
@@ -88,10 +91,16 @@ class MetricSegments:
         return Blocks(self, tuple(segments), selection, block_samples)
 
     def windows(
-        self, segments: Sequence[Segment], selection: Selection, tiles: Tiles, facts: Sequence[str]
+        self,
+        segments: Sequence[Segment],
+        selection: Selection,
+        tiles: Tiles,
+        facts: Sequence[str],
+        limit: Bounds = Bounds(),  # noqa: B008 a frozen value
     ) -> RolledBlocks:
-        """Likewise, as windows: of the tiers at the times that `tiles` say, with these facts of them."""
-        return RolledBlocks(self, segments, selection, tiles, facts)
+        """Likewise, as windows: of the tiers at the times that `tiles` say, with these facts of them; a block's
+        sketches hold no more buckets than `limit` says."""
+        return RolledBlocks(self, segments, selection, tiles, facts, limit)
 
     def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
         """What each call gives, in their order; as many are worked out at once as there are cores, and no more wait
@@ -181,7 +190,9 @@ class MetricSegments:
         """The files of those segments that the scan can want something of, with what it took to have them."""
         with self._hold(scan, segments) as held:
             files = {
-                segment.id: SegmentFile(segment, held.files[segment.id], self._footprint(segment, held), self._numbers)
+                segment.id: SegmentFile(
+                    segment, held.files[segment.id], self._footprint(segment, held), self._numbers, self._sketches
+                )
                 for segment in segments
                 if segment.id in held.files
             }

@@ -11,7 +11,8 @@ import numpy as np
 from lakerunner.plan.vectors.evaluate import evaluate
 from lakerunner.plan.vectors.expression import NOWHERE, Matcher
 from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.rolled import COUNT, WHOLE_NUMBERS, Rolled, RolledRange
+from lakerunner.plan.vectors.rolled import COUNT, SKETCH, WHOLE_NUMBERS, Rolled, RolledRange
+from lakerunner.plan.vectors.sketches import sketches_of
 from lakerunner.plan.vectors.values import Samples, Steps
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
@@ -30,6 +31,7 @@ _USUAL = (
     "deriv(m[5m]) + predict_linear(m[5m], 60)",
     "changes(m[5m]) + resets(m[5m])",
     "histogram_quantile(0.9, sum by (le) (rate(m[5m])))",
+    "histogram_quantile(0.9, sketch_over_time(m[5m]))",
     "round(m ^ 2, 0.1) * on (job, le) group_left () m",
 )
 
@@ -45,8 +47,9 @@ def warm() -> None:
 
 def _few_windows(facts: tuple[str, ...], steps: Steps) -> RolledRange:
     ends = np.arange(60_000, 660_000, 60_000, dtype=np.int64)
-    numbers = {fact: ends.copy() if fact in WHOLE_NUMBERS else ends * 1.0 for fact in (COUNT, *facts)}
-    windows = Rolled([(("job", "a"),)], np.array([0, len(ends)]), ends, numbers)
+    numbers = {fact: ends.copy() if fact in WHOLE_NUMBERS else ends * 1.0 for fact in facts}
+    numbers |= {COUNT: np.ones_like(ends), SKETCH: np.arange(len(ends))}
+    windows = Rolled([(("job", "a"),)], np.array([0, len(ends)]), ends, numbers, sketches_of(ends.astype(float)))
     return RolledRange(windows, steps.times, 120_000, NOWHERE, Notes())
 
 
