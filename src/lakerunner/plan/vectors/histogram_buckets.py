@@ -10,6 +10,7 @@ import math
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints
 from lakerunner.plan.vectors.histogram import Buckets
@@ -42,9 +43,10 @@ def merged(first: Buckets, lost: Lost, other: Buckets, other_lost: Lost, sign: S
     if len(first) == len(other) and bool((first.indexes == other.indexes).all()):
         counts, lost = _increased_by(first.counts, lost, by, by_lost)
         return Buckets(first.indexes, counts), lost
-    indexes = np.union1d(first.indexes, other.indexes)
+    common = _among(other.indexes, first.indexes)
+    # What is added up soon has every bucket that comes: then there is nothing to put in order.
+    indexes = first.indexes if common.all() else np.union1d(first.indexes, other.indexes)
     at_first, at_other = np.searchsorted(indexes, first.indexes), np.searchsorted(indexes, other.indexes)
-    common: Bools = np.isin(other.indexes, first.indexes, assume_unique=True)
     counts = _spread(len(indexes), at_first, first.counts)
     all_lost = None if lost is None else _spread(len(indexes), at_first, lost)
     new, new_lost = _increased_by(counts[at_other], None if all_lost is None else all_lost[at_other], by, by_lost)
@@ -52,6 +54,13 @@ def merged(first: Buckets, lost: Lost, other: Buckets, other_lost: Lost, sign: S
     if all_lost is not None and new_lost is not None:
         all_lost[at_other] = np.where(common, new_lost, 0.0 if by_lost is None else by_lost)
     return Buckets(indexes, counts), all_lost
+
+
+def _among(wanted: npt.NDArray[np.int32], ascending: npt.NDArray[np.int32]) -> Bools:
+    place = np.searchsorted(ascending, wanted)
+    found: Bools = place < len(ascending)
+    found[found] = ascending[place[found]] == wanted[found]
+    return found
 
 
 def _spread(length: int, places: Ints, values: Floats) -> Floats:
