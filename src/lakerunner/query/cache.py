@@ -74,6 +74,7 @@ class _Needed:
 
     segment: Segment
     file: CachedFile
+    footer: Footer
     rows: tuple[Span, ...] | None
     spans: list[Span]
     bytes: int
@@ -174,7 +175,11 @@ class _Holding:
         self._check_fits((one.file, one.bytes) for one in needed)
         self._needed += [(one.file, one.spans) for one in needed]
         self._want([(one.file, one.spans) for one in needed])
-        return Held({one.segment.id: HeldFile(one.file.path, one.rows) for one in needed}, self._account(len(needed)))
+        return Held(
+            {one.segment.id: HeldFile(one.file.path, one.rows) for one in needed},
+            {one.segment.id: one.footer for one in needed},
+            self._account(len(needed)),
+        )
 
     # The text index
 
@@ -285,7 +290,7 @@ class _Holding:
         # would read more than twice as much: a file with ranges is read on its own, which costs as much as a row group.
         further = sum(reason != STATISTICS for reason in look.reasons.values())
         unsaid = file.whole and further <= footer.groups - len(look.reasons)
-        return _Needed(segment, file, None if everything or unsaid else rows, spans, bytes_)
+        return _Needed(segment, file, footer, None if everything or unsaid else rows, spans, bytes_)
 
     def _check_fits(self, needed: Iterable[tuple[CachedFile, int]]) -> None:
         need = sum(bytes_ for file, bytes_ in needed if not file.linked)

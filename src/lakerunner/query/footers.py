@@ -47,30 +47,30 @@ class Footer:
     def __init__(self, metadata: pq.FileMetaData, bytes_: int) -> None:
         """`bytes_` are those at the file's end that are the footer and the trailer."""
         self.bytes = bytes_
-        self._metadata = metadata
+        self.metadata = metadata
         self._spans: dict[int, list[Span]] = {}
         self._bounds: dict[int, list[Bounds]] = {}
         self._blooms: dict[str, list[Span]] = {}
 
     @property
     def groups(self) -> int:
-        return int(self._metadata.num_row_groups)
+        return int(self.metadata.num_row_groups)
 
     @cached_property
     def rows(self) -> list[Span]:
         """Of each row group."""
-        counts = (self._metadata.row_group(group).num_rows for group in range(self.groups))
+        counts = (self.metadata.row_group(group).num_rows for group in range(self.groups))
         return list(pairwise(accumulate(counts, initial=0)))
 
     def chunks(self, column: str) -> list[list[Span]]:
         """Of each row group, the column's; none of a column that the file lacks."""
-        leaves = [self._chunks_of(leaf) for leaf in self._leaves.get(column, ())]
+        leaves = [self._chunks_of(leaf) for leaf in self.leaves.get(column, ())]
         return [list(of_group) for of_group in zip(*leaves, strict=True)] if leaves else [[]] * self.groups
 
     def blooms(self, column: str) -> list[Span]:
         """The column's bloom filters, in all row groups and parts."""
         if column not in self._blooms:
-            chunks = [self._chunk(group, leaf) for leaf in self._leaves.get(column, ()) for group in range(self.groups)]
+            chunks = [self._chunk(group, leaf) for leaf in self.leaves.get(column, ()) for group in range(self.groups)]
             self._blooms[column] = [_bloom(chunk) for chunk in chunks if chunk.bloom_filter_offset is not None]
         return self._blooms[column]
 
@@ -95,18 +95,18 @@ class Footer:
         return self._spans[leaf]
 
     def _chunk(self, group: int, leaf: int) -> pq.ColumnChunkMetaData:
-        return self._metadata.row_group(group).column(leaf)
+        return self.metadata.row_group(group).column(leaf)
 
     @cached_property
     def _paths(self) -> dict[str, int]:
-        schema = self._metadata.schema
+        schema = self.metadata.schema
         return {schema.column(leaf).path: leaf for leaf in range(len(schema))}
 
     @cached_property
-    def _leaves(self) -> dict[str, list[int]]:
+    def leaves(self) -> dict[str, list[int]]:
         """By column. Names of attributes have dots in them; those columns have no parts, and the names of others have
         no dots."""
-        schema = self._metadata.schema
+        schema = self.metadata.schema
         leaves: dict[str, list[int]] = {}
         for path, leaf in self._paths.items():
             plain = schema.column(leaf).name == path

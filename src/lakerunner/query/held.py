@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from lakerunner.query.account import Account
+from lakerunner.query.footers import Footer
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,9 @@ class HeldFile:
 
 @dataclass(frozen=True)
 class Held:
-    """`files` by segment id; a segment of which no row can matter has none. `account` says what was pruned, fetched and
-    found here."""
+    """`files` and their `footers` by segment id; a segment of which no row can matter has none. `account` says what was
+    pruned, fetched and found here."""
 
     files: Mapping[UUID, HeldFile]
+    footers: Mapping[UUID, Footer]
     account: Account

@@ -27,13 +27,14 @@ from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
 from lakerunner.plan.scan import Equals, Scan
 from lakerunner.plan.vectors.arrays import Bools, Ints, is_stale
+from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.kernels import NS_PER_MS
 from lakerunner.query.metrics.matching import Form
 from lakerunner.query.metrics.reading import RowGroup, explained
 from lakerunner.query.metrics.rollup_rows import inside
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.selection import Selection
-from lakerunner.query.metrics.series import Described, Known, SeriesTable
+from lakerunner.query.metrics.series import Known, SeriesTable
 from lakerunner.query.metrics.unit import List
 from lakerunner.query.metrics.view import SUFFIXES, StoredSeries, attribute_values, own_labels
 
@@ -53,9 +54,7 @@ def names_of(metrics: MetricSegments, segments: Sequence[Segment], name: str) ->
         called = {one.name, one.escaped}
         return one.metric == name or name in called or (one.type in _SPREAD_TYPES and bool(bases & called))
 
-    return {
-        one.metric for segment in segments for one in metrics.prepared([segment]).tables[0].described if is_meant(one)
-    }
+    return {one.metric for segment in segments for one in metrics.descriptions(segment).described if is_meant(one)}
 
 
 def sketches_of(

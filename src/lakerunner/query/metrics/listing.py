@@ -15,12 +15,12 @@ import numpy as np
 from lakerunner.model.labels import Labels
 from lakerunner.model.prometheus import unit_name
 from lakerunner.model.segment import Segment
+from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.layout import Block, Layout
 from lakerunner.query.metrics.matching import Form, Matchers, Test
 from lakerunner.query.metrics.samples import block_samples
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.selection import Shard
-from lakerunner.query.metrics.series import Described
 from lakerunner.query.metrics.view import FURTHER_LABEL, TARGET_INFO
 
 _POINTS_AT_ONCE = 4_000_000
@@ -78,10 +78,10 @@ def metadata_of(
     """What is said of each metric, each word once. Segments are looked at one by one."""
     seen: set[MetricFamily] = set()
     for segment in segments:
-        (table,) = metrics.prepared([segment]).tables
-        families = [_family(one, form) for one in table.described]
-        families += [MetricFamily(one.metric, type_, one.unit, one.help) for type_, one in table.entries]
-        if any(not one.as_sent for one in table.described):
+        said = metrics.descriptions(segment)
+        families = [_family(one, form) for one in said.described]
+        families += [MetricFamily(one.metric, type_, one.unit, one.help) for type_, one in said.entries]
+        if any(not one.as_sent for one in said.described):
             families.append(MetricFamily(TARGET_INFO, "gauge", "", "Target metadata"))
         for family in families:
             if family.name and family not in seen:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,11 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.plan.vectors.arrays import STALE, Bools, Ints
 from lakerunner.plan.vectors.sketches import Sketches
+from lakerunner.query.footers import Footer
 from lakerunner.query.held import HeldFile
 from lakerunner.query.kept import Kept
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers, Points, join_numbers, read_only
-from lakerunner.query.spans import Span
+from lakerunner.query.metrics.parquet import opened
 
 _NOTHING: Any = np.zeros(0, np.uint8)
 _NO_DOUBLES: Any = np.zeros(0, np.float64)
@@ -56,13 +56,10 @@ def explained(segment: Segment) -> Iterator[None]:
 class Footprint:
     """What is remembered of a segment's footer."""
 
-    def __init__(self, metadata: pq.FileMetaData) -> None:
-        self.metadata = metadata
-        counts = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
-        self.rows: list[Span] = list(pairwise(accumulate(counts, initial=0)))
-        self.leaves: dict[str, list[int]] = {}
-        for leaf in range(metadata.num_columns):
-            self.leaves.setdefault(metadata.schema.column(leaf).path.partition(".")[0], []).append(leaf)
+    def __init__(self, footer: Footer) -> None:
+        self.metadata = footer.metadata
+        self.rows = footer.rows
+        self.leaves = footer.leaves
         self.columns = frozenset(self.leaves)
         self.flagged = [self._is_flagged(n) for n in range(len(self.rows))]
         self.histograms = [any(self._has_some(n, name) for name in _HISTOGRAMS) for n in range(len(self.rows))]
@@ -71,11 +68,18 @@ class Footprint:
     def bytes(self) -> int:
         return int(self.metadata.serialized_size) * 4 + 1000
 
+    def constant(self, group: int, name: str) -> int | None:
+        """What every row of the row group has in this column of whole numbers; None: it must be read."""
+        statistics = self._statistics(group, name) if name in self.leaves else None
+        if statistics is None or not (statistics.has_min_max and statistics.has_null_count):
+            return None
+        return int(statistics.min) if statistics.min == statistics.max and not statistics.null_count else None
+
     def _is_flagged(self, group: int) -> bool:
         """Whether a point of the row group may have flags."""
         if "flags" not in self.leaves:
             return False
-        statistics = self.metadata.row_group(group).column(self.leaves["flags"][0]).statistics
+        statistics = self._statistics(group, "flags")
         return statistics is None or not statistics.has_min_max or statistics.max != 0
 
     def _has_some(self, group: int, name: str) -> bool:
@@ -83,8 +87,11 @@ class Footprint:
         if name not in self.leaves:
             return False
         begin, end = self.rows[group]
-        statistics = self.metadata.row_group(group).column(self.leaves[name][0]).statistics
+        statistics = self._statistics(group, name)
         return statistics is None or not statistics.has_null_count or statistics.null_count < end - begin
+
+    def _statistics(self, group: int, name: str) -> pq.Statistics | None:
+        return self.metadata.row_group(group).column(self.leaves[name][0]).statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,15 +106,7 @@ class SegmentFile:
 
     @cached_property
     def _reader(self) -> Any:
-        """What a ParquetFile reads with. To make one of those takes the square of the number of columns."""
-        reader = pq.core.ParquetReader()
-        reader.open(
-            pa.memory_map(str(self.held.path)),
-            metadata=self.footprint.metadata,
-            pre_buffer=False,
-            page_checksum_verification=True,  # numbers that do not pack well are stored as they are
-        )
-        return reader
+        return opened(self.held.path, self.footprint.metadata)
 
     @property
     def columns(self) -> frozenset[str]:

@@ -22,8 +22,6 @@ from threading import Lock
 from typing import TypeVar
 from uuid import UUID
 
-import pyarrow.parquet as pq
-
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment
@@ -37,6 +35,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.held import Held
 from lakerunner.query.kept import Kept
+from lakerunner.query.metrics.described import Descriptions, descriptions
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Block, Layout, lay_out
 from lakerunner.query.metrics.matching import Matchers, Test
@@ -44,14 +43,15 @@ from lakerunner.query.metrics.reading import Footprint, SegmentFile, explained
 from lakerunner.query.metrics.rolled_blocks import RolledBlocks
 from lakerunner.query.metrics.samples import Reading, block_samples, columns_of
 from lakerunner.query.metrics.selection import Selection
-from lakerunner.query.metrics.series import Known, SeriesTable
+from lakerunner.query.metrics.series import Known, SeriesTable, series_file
 from lakerunner.query.metrics.spread import COLUMNS
 
 BLOCK_SAMPLES = 4_000_000
 _BESIDE = 4  # blocks at least, to be worked out beside each other; whatever the cores, so that sums are cut alike
 KEEP_BYTES = 512 << 20  # of numbers that were read, 16 bytes each
 MOST_SERIES = 2_000_000  # that are known of all organizations, about 1 GB
-_TABLES, _LAYOUTS, _FOOTERS, _SKETCHES = 256 << 20, 256 << 20, 64 << 20, 128 << 20  # bytes kept
+# Bytes kept of each.
+_TABLES, _DESCRIPTIONS, _LAYOUTS, _FOOTERS, _SKETCHES = 256 << 20, 64 << 20, 256 << 20, 64 << 20, 128 << 20
 _METRICS_ASKED_FOR = 64  # by name; of more it says little
 _SERIES, _STATISTICS = "series", "statistics"
 _generations = count()
@@ -78,6 +78,7 @@ class MetricSegments:
         self._lock = Lock()
         self._known: OrderedDict[UUID, tuple[int, Known]] = OrderedDict()
         self._tables: Kept[SeriesTable] = Kept(_TABLES)
+        self._descriptions: Kept[Descriptions] = Kept(_DESCRIPTIONS)
         self._layouts: Kept[Layout] = Kept(_LAYOUTS)
         self._footers: Kept[Footprint] = Kept(_FOOTERS)
         self._numbers: Kept[Numbers] = Kept(keep_bytes)
@@ -140,14 +141,24 @@ class MetricSegments:
         missing = [segment for segment in ordered if segment.id not in found]
         with ExitStack() as held:
             paths = held.enter_context(self.beside(missing, SERIES_TABLE)) if missing else {}
-            for segment in missing:
-                with explained(segment):
-                    table = known.read(paths[segment.id], segment.side_path(SERIES_TABLE))
-                    if table.rows.sum() != segment.rows:
-                        raise Corrupt(f"its series have {table.rows.sum()} points, the segment {segment.rows}")
-                    found[segment.id] = table
-                self._tables.put((generation, segment.id), found[segment.id], found[segment.id].bytes)
+            for segment, table in zip(missing, self._pool.map(partial(_table, known, paths), missing), strict=True):
+                found[segment.id] = table
+                self._tables.put((generation, segment.id), table, table.bytes)
         return Prepared(ordered, tuple(found[segment.id] for segment in ordered), known)
+
+    def descriptions(self, segment: Segment) -> Descriptions:
+        """Damaged if its table of series cannot be read."""
+        key = segment.organization, segment.id
+        found = self._descriptions.get(key)
+        if found is None:
+            with (
+                explained(segment),
+                self.beside([segment], SERIES_TABLE) as paths,
+                series_file(paths[segment.id], segment.side_path(SERIES_TABLE)) as file,
+            ):
+                found = descriptions(file)
+            self._descriptions.put(key, found, found.bytes)
+        return found
 
     def layout(self, segments: Sequence[Segment], matchers: Matchers) -> tuple[tuple[Segment, ...], Layout]:
         """The segments in the order in which the layout counts them."""
@@ -242,7 +253,7 @@ class MetricSegments:
         found = self._footers.get(key)
         if found is None:
             with explained(segment):
-                found = Footprint(pq.read_metadata(held.files[segment.id].path))
+                found = Footprint(held.footers[segment.id])
             self._footers.put(key, found, found.bytes)
         return found
 
@@ -296,6 +307,14 @@ class Blocks:
     def _add(self, account: Account) -> None:
         with self._lock:
             self._account += account
+
+
+def _table(known: Known, paths: Mapping[UUID, Path], segment: Segment) -> SeriesTable:
+    with explained(segment):
+        table = known.read(paths[segment.id], segment.side_path(SERIES_TABLE))
+        if table.rows.sum() != segment.rows:
+            raise Corrupt(f"its series have {table.rows.sum()} points, the segment {segment.rows}")
+        return table
 
 
 def in_order(segments: Sequence[Segment]) -> tuple[Segment, ...]:

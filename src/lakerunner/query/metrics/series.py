@@ -9,6 +9,7 @@ organizations, whose series may have the same digest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,58 +18,55 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import NAME, value_of
-from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.query.metrics.matching import Form, Matchers, Test, form_of, wanted_name
+from lakerunner.query.metrics.parquet import ParquetTable
 from lakerunner.query.metrics.view import Attribute, Facet, StoredSeries, facets
 
-_DESCRIBED = (
+_PLACES = ("series", "first_row", "rows")
+_TOLD = (
+    "series",
+    "prometheus_name",
+    "prometheus_escaped",
     "metric_name",
     "metric_type",
     "temporality",
-    "monotonic",
-    "unit",
-    "description",
-    "prometheus_name",
-    "prometheus_escaped",
     "as_sent",
+    "labels",
+    "resource",
 )
 _MATCHED_KEPT = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What some series of a segment say of their metric, as the table has it."""
-
-    metric: str
-    type: str
-    temporality: str | None
-    monotonic: bool | None
-    unit: str
-    help: str
-    name: str | None
-    escaped: str | None
-    as_sent: bool
-
-
 @dataclass(frozen=True, eq=False)
 class SeriesTable:
-    """Row n: series `numbers[n]` has `rows[n]` points from row `first[n]` of the segment on. `entries` are the types of
-    remote-write's metadata entries with what they describe."""
+    """Row n: series `numbers[n]` has `rows[n]` points from row `first[n]` of the segment on."""
 
     numbers: Ints
     first: Ints
     rows: Ints
-    described: tuple[Described, ...]
-    entries: tuple[tuple[str, Described], ...]
 
     @property
     def bytes(self) -> int:
-        return 24 * len(self.numbers) + 500 * (len(self.described) + len(self.entries)) + 1000
+        return 24 * len(self.numbers) + 1000
+
+
+@contextmanager
+def series_file(path: Path, key: str) -> Iterator[ParquetTable]:
+    """Corrupt if this is no series table, or one of another version."""
+    try:
+        file = ParquetTable(path)
+        if "as_sent" not in file.leaves:
+            raise Corrupt(
+                f"{key}: this table of series is one of an earlier version: ingest its metrics again, into a new home"
+            )
+        yield file
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        reason = str(error).replace(str(path), key)  # where it lies here is nobody's business
+        raise Corrupt(f"{key}: this table of series cannot be read: {reason}") from error
 
 
 class Seen:
@@ -127,19 +125,22 @@ class Known:
         self._pairs: dict[Attribute, Attribute] = {}
 
     def read(self, path: Path, key: str) -> SeriesTable:
-        """Corrupt if this is no series table, or one of another version."""
-        try:
-            table = pq.read_table(path, use_threads=False, memory_map=True, page_checksum_verification=True)
-            if "as_sent" not in table.column_names:
-                raise Corrupt(
-                    f"{key}: this table of series is one of an earlier version: ingest its metrics again, "
-                    "into a new home"
-                )
+        """Corrupt as `series_file` says. What is told of a series is read only where it is told of a new one: most
+        segments have the series of those before."""
+        with series_file(path, key) as file:
+            table = file.read(_PLACES)
+            digests = table.column("series").to_pylist()
             with self.lock:
-                return self._table(table)
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            reason = str(error).replace(str(path), key)  # where it lies here is nobody's business
-            raise Corrupt(f"{key}: this table of series cannot be read: {reason}") from error
+                new = [n for n, digest in enumerate(digests) if digest not in self._numbers]
+            if new:
+                told = file.read(_TOLD).take(pa.array(new)).combine_chunks()
+                with self.lock:
+                    self._learn(told)
+            first, rows = (table.column(name).to_numpy().astype(np.int64) for name in _PLACES[1:])
+            if len(first) and (first[0] or np.any(first[1:] != (first + rows)[:-1])):
+                raise ValueError("its rows do not follow each other")
+            with self.lock:
+                return SeriesTable(np.array([self._numbers[digest] for digest in digests], np.int64), first, rows)
 
     def matched(self, matchers: Matchers) -> tuple[Matched, Seen]:
         """With the lock held; as far as series are known."""
@@ -152,29 +153,17 @@ class Known:
         matched.extend(seen)
         return matched, seen
 
-    def _table(self, table: pa.Table) -> SeriesTable:
-        digests = table.column("series").to_pylist()
-        new = [n for n, digest in enumerate(digests) if digest not in self._numbers]
-        if new:
-            for series in self._stored(table.take(pa.array(new)).combine_chunks()):
-                if series.digest not in self._numbers:
-                    self._numbers[series.digest] = len(self.series)
-                    self.series.append(series)
-        first, rows = (table.column(name).to_numpy().astype(np.int64) for name in ("first_row", "rows"))
-        if len(first) and (first[0] or np.any(first[1:] != (first + rows)[:-1])):
-            raise ValueError("its rows do not follow each other")
-        return SeriesTable(
-            np.array([self._numbers[digest] for digest in digests], np.int64),
-            first,
-            rows,
-            tuple(_described(table)),
-            tuple(_entries(table)),
-        )
+    def _learn(self, told: pa.Table) -> None:
+        for series in self._stored(told):
+            self._numbers[series.digest] = len(self.series)
+            self.series.append(series)
 
     def _stored(self, table: pa.Table) -> Iterator[StoredSeries]:
-        texts = {name: table.column(name).to_pylist() for name in _DESCRIBED}
+        texts = {name: table.column(name).to_pylist() for name in _TOLD[:-2]}
         labels, resources = (self._attributes(table.column(name).combine_chunks()) for name in ("labels", "resource"))
-        for n, digest in enumerate(table.column("series").to_pylist()):
+        for n, digest in enumerate(texts["series"]):
+            if digest in self._numbers:  # by another thread meanwhile, or told twice
+                continue
             yield StoredSeries(
                 digest,
                 texts["prometheus_name"][n] or "",
@@ -194,17 +183,3 @@ class Known:
         pairs = [self._pairs.setdefault(one, one) for one in zip(*columns, strict=True)]
         offsets = (lists.offsets.to_numpy() - lists.offsets[0].as_py()).tolist()
         return [tuple(pairs[start:end]) for start, end in pairwise(offsets)]
-
-
-def _described(table: pa.Table) -> list[Described]:
-    """Each once, but for metadata entries."""
-    distinct = table.select(_DESCRIBED).group_by(list(_DESCRIBED)).aggregate([]).to_pylist()
-    return [Described(*(one[name] for name in _DESCRIBED)) for one in distinct if one["metric_type"] != METADATA_ENTRY]
-
-
-def _entries(table: pa.Table) -> Iterator[tuple[str, Described]]:
-    types = table.column("metric_type").to_pylist()
-    for n in [n for n, type_ in enumerate(types) if type_ == METADATA_ENTRY]:
-        row = table.slice(n, 1).to_pylist()[0]
-        type_ = next((one["value"] for one in row["labels"] if one["name"] == "type"), "unknown")
-        yield type_, Described(*(row[name] for name in _DESCRIBED))
