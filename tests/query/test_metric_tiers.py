@@ -22,6 +22,7 @@ from lakerunner.model.errors import Unavailable
 from lakerunner.model.tier import RAW, TIERS, window_end
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.pieces import Piece, Untiered, from_batch, to_batch
+from lakerunner.query.metrics.reading import SegmentFile
 from lakerunner.query.metrics.reads import Read, lines, to_json
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import Fetch, MetricsUnit
@@ -335,6 +336,29 @@ def test_a_unit_with_tiles_travels(tmp_path: Path) -> None:
     tiles = {5 * MINUTE: ((T0, T0 + HOUR), (T0 + 2 * HOUR, T0 + 3 * HOUR)), RAW: ((T0 + HOUR, T0 + 2 * HOUR),)}
     unit = MetricsUnit(OWN, tuple(made.index.all), Selection((), T0, T0 + HOUR), Fetch(), tiles=tiles)
     assert MetricsUnit.from_json(json.loads(unit.to_bytes())) == unit
+
+
+@pytest.mark.parametrize("resets", [False, True])
+def test_what_the_footer_tells_of_all_windows_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resets: bool
+) -> None:
+    seen: set[str] = set()
+    table = SegmentFile.table
+
+    def noted(self: SegmentFile, group: int, columns: tuple[str, ...]) -> object:
+        if self.segment.frequency_ms:
+            seen.update(columns)
+        return table(self, group, columns)
+
+    monkeypatch.setattr(SegmentFile, "table", noted)
+    points: list[tuple[int, float | None]] = [
+        (T0 + (n + 1) * 10_000, float(n % 50 if resets else n)) for n in range(120)
+    ]
+    made = small(tmp_path / "lake", series("calls", points, True))
+    assert read_of(made, "rate(calls_total[10m])").tiles == {5 * MINUTE: ((T0, T0 + 20 * MINUTE),)}
+    assert "chq_rollup_last" in seen
+    assert "chq_rollup_count" not in seen  # 30 in each
+    assert {"chq_rollup_resets", "chq_rollup_reset_sum"} <= seen if resets else not any("reset" in one for one in seen)
 
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tiers.txt"

@@ -161,6 +161,17 @@ class Part:
         return {n: order[a:b] for n, (a, b) in enumerate(pairwise(offsets.tolist())) if a < b}
 
     @cached_property
+    def slots(self) -> Ints:
+        """Of each entry, its place where each group has one more behind its entries (`last_slots`)."""
+        found: Ints = np.arange(len(self.entries.first)) + self.group_of
+        return found
+
+    @cached_property
+    def last_slots(self) -> Ints:
+        """Of each group."""
+        return self.offsets[1:] + np.arange(len(self.groups))
+
+    @cached_property
     def group_of(self) -> Ints:
         """Of each entry, the place of its group in this part."""
         found: Ints = np.repeat(np.arange(len(self.groups)), np.diff(self.offsets))

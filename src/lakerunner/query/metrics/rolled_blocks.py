@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,10 @@ from lakerunner.plan.vectors.rolled import NotTiered, Rolled
 from lakerunner.plan.vectors.sketches import NO_SKETCHES, joined, sketches_of
 from lakerunner.plan.vectors.values import Samples
 from lakerunner.query.account import Account
+from lakerunner.query.metrics.kernels import read_only
 from lakerunner.query.metrics.layout import Block, Layout, Part
 from lakerunner.query.metrics.matching import Test
-from lakerunner.query.metrics.rollup_rows import Asked, WindowRows, inside, rollup_rows, stored_columns
+from lakerunner.query.metrics.rollup_rows import ENDS, Asked, Stretch, inside, rollup_rows, stored_columns
 from lakerunner.query.metrics.samples import Reading, block_samples
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import SeriesTable
@@ -46,6 +48,7 @@ BLOCK_SKETCHES = 62_500  # windows that are read with their sketches, of a hundr
 _BESIDE = 4  # as of samples
 _NUMBERS = (Kind.NUMBER, Kind.SENT)
 _UNCOUNTED = -1
+_NOTHING: Any = np.zeros(0, np.int64)
 
 
 class RolledBlocks:
@@ -101,13 +104,16 @@ class RolledBlocks:
         with self._lock:
             self._asked |= {segments[number].id for number in block.plain.by_table}
         room = Room(self._limit)
-        found = [
-            self._raw(segments, block, numbers[frequency])
-            if frequency == RAW
-            else self._windows(segments, tables, block, numbers[frequency], room)
-            for frequency in sorted(numbers, reverse=True)
-        ]
-        windows = put_together(block.plain, found, self._facts)
+        found: list[Stretch] = []
+        for frequency, own in sorted(numbers.items(), reverse=True):
+            if times := self._tiles.get(frequency, ()):
+                asked = Asked(times, self._facts, self._owner.reading_pool, room)
+                found += (
+                    self._raw(segments, block, own, times)
+                    if frequency == RAW
+                    else self._windows(segments, tables, block, own, asked)
+                )
+        windows = put_together(block.plain, found, self._facts, self._owner.reading_pool)
         self._add(Account(rows=len(windows.ends), seconds={"run": time.monotonic() - began}))
         return windows
 
@@ -117,27 +123,23 @@ class RolledBlocks:
         tables: tuple[SeriesTable, ...],
         block: Block,
         numbers: list[int],
-        room: Room,
-    ) -> WindowRows:
-        times = self._tiles.get(segments[numbers[0]].frequency_ms, ())
-        if not times:
-            return _none(len(block.plain), self._facts)
+        asked: Asked,
+    ) -> list[Stretch]:
         identities = _identities(segments, tables, block.plain, numbers)
-        with self._owner.files(segments, numbers, block, _hull(times), stored_columns(self._facts)) as (files, account):
+        between, columns = _hull(asked.times), stored_columns(asked.facts)
+        with self._owner.files(segments, numbers, block, between, columns) as (files, account):
             self._took(account, [file.segment for file in files.values()])
-            asked = Asked(times, self._facts, self._owner.reading_pool, room)
             return rollup_rows(block.plain, files, identities, asked)
 
-    def _raw(self, segments: tuple[Segment, ...], block: Block, numbers: list[int]) -> WindowRows:
-        times = self._tiles.get(RAW, ())
-        if not times:
-            return _none(len(block.plain), self._facts)
+    def _raw(
+        self, segments: tuple[Segment, ...], block: Block, numbers: list[int], times: Sequence[Interval]
+    ) -> list[Stretch]:
         between = _hull(times)
         with self._owner.files(segments, numbers, block, between) as (files, account):
             self._took(account, [file.segment for file in files.values()])
             reading = Reading(files, between, self._owner.reading_pool)
             samples = block_samples(block, reading, Test(self._selection.matchers))
-        return _single(samples, times, self._facts)
+        return [_single(block.plain, samples, times, self._facts)]
 
     def _took(self, account: Account, read: Sequence[Segment]) -> None:
         with self._lock:
@@ -149,42 +151,60 @@ class RolledBlocks:
             self._account += account
 
 
-def put_together(part: Part, found: Sequence[WindowRows], facts: Sequence[str]) -> Rolled:
+@dataclass(frozen=True)
+class _Windows:
+    """Those of group n of the part are `offsets[n]:offsets[n + 1]`; `ends`, `identity` and `facts` as of a Stretch, but
+    one for each window."""
+
+    offsets: Ints
+    ends: Ints
+    identity: Ints
+    facts: Mapping[str, Any]
+
+    def where(self, kept: Bools) -> _Windows:
+        if kept.all():
+            return self
+        before = np.append(0, np.cumsum(kept))
+        facts = {fact: array[kept] for fact, array in self.facts.items()}
+        return _Windows(before[self.offsets], self.ends[kept], self.identity[kept], facts)
+
+
+def put_together(part: Part, found: Sequence[Stretch], facts: Sequence[str], pool: Executor) -> Rolled:
     """Windows of several tiers, in order. Of two of one stored series, collector and time that of the later segment
     counts; NotTiered if they are of different ones."""
-    rows = found[0] if len(found) == 1 else _side_by_side(len(part), found, facts)
-    if not in_order(rows.offsets, rows.ends):
-        rows = _sorted(rows)
-    return Rolled(part.labels, rows.offsets, rows.ends, rows.facts, rows.sketches)
+    sizes = np.zeros(len(part.entries.first) + len(part), np.int64)
+    for stretch in found:
+        sizes[stretch.slots] += stretch.high - stretch.low
+    before = np.append(0, np.cumsum(sizes))
+    at, places = before[:-1].copy(), []
+    for stretch in found:
+        places.append(at[stretch.slots])
+        at[stretch.slots] += stretch.high - stretch.low
+
+    def placed(fact: str) -> Any:
+        whole = np.empty(before[-1], np.int64 if fact == ENDS or fact in rolled.WHOLE_NUMBERS else np.float64)
+        sketches = 0
+        for stretch, place in zip(found, places, strict=True):
+            source = stretch.ends if fact == ENDS else stretch.facts[fact]
+            if fact == rolled.SKETCH:
+                source = read_only(source + sketches)
+                sketches += len(stretch.sketches)
+            copied(source, stretch.low, stretch.high, whole, place)
+        return whole
+
+    ends, *arrays = pool.map(placed, (ENDS, *facts))
+    offsets = before[part.offsets + np.arange(len(part) + 1)]
+    windows = _Windows(offsets, ends, _NOTHING, dict(zip(facts, arrays, strict=True)))
+    if not in_order(offsets, ends):
+        identity = np.zeros(len(sizes), np.int64)
+        for stretch in found:
+            identity[stretch.slots] = stretch.identity
+        windows = _sorted(replace(windows, identity=np.repeat(identity, sizes)))
+    sketches = joined([stretch.sketches for stretch in found]) if rolled.SKETCH in facts else NO_SKETCHES
+    return Rolled(part.labels, windows.offsets, windows.ends, windows.facts, sketches)
 
 
-def _side_by_side(groups: int, found: Sequence[WindowRows], facts: Sequence[str]) -> WindowRows:
-    """Those of one group together, in the order of what was found."""
-    counts = np.array([np.diff(rows.offsets) for rows in found]).reshape(len(found), groups)
-    offsets = np.append(0, np.cumsum(counts.sum(axis=0)))
-    total = int(offsets[-1])
-    whole = WindowRows(
-        offsets,
-        np.empty(total, np.int64),
-        np.empty(total, np.int64),
-        {fact: np.empty(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in facts},
-        joined([rows.sketches for rows in found]),
-    )
-    at = offsets[:-1].copy()
-    before = 0
-    for rows, own in zip(found, counts, strict=True):
-        low, high = rows.offsets[:-1], rows.offsets[1:]
-        copied(rows.ends, low, high, whole.ends, at)
-        copied(rows.identity, low, high, whole.identity, at)
-        for fact, array in whole.facts.items():
-            source = rows.facts[fact] + before if fact == rolled.SKETCH else rows.facts[fact]
-            copied(source, low, high, array, at)
-        at += own
-        before += len(rows.sketches)
-    return whole
-
-
-def _sorted(rows: WindowRows) -> WindowRows:
+def _sorted(rows: _Windows) -> _Windows:
     group = np.repeat(np.arange(len(rows.offsets) - 1), np.diff(rows.offsets))
     order = np.lexsort((rows.ends, group))  # equal ones stay as they are: later segments behind
     ends, identity = rows.ends[order], rows.identity[order]
@@ -192,7 +212,7 @@ def _sorted(rows: WindowRows) -> WindowRows:
     if np.any(again & (identity[1:] != identity[:-1])):
         raise NotTiered("a series has points of several sources in one window")
     facts = {fact: array[order] for fact, array in rows.facts.items()}
-    return WindowRows(rows.offsets, ends, identity, facts, rows.sketches).where(np.append(~again, True))
+    return _Windows(rows.offsets, ends, identity, facts).where(np.append(~again, True))
 
 
 def _check_kinds(layout: Layout) -> None:
@@ -216,15 +236,23 @@ def _identities(
     return found
 
 
-def _single(samples: Samples, times: Sequence[Interval], facts: Sequence[str]) -> WindowRows:
+def _single(part: Part, samples: Samples, times: Sequence[Interval], facts: Sequence[str]) -> Stretch:
     """Each sample as a window."""
     if samples.histograms is not None:
         raise NotTiered("some of what is selected are histograms")
     at, values, stale = samples.times, samples.values, is_stale(samples.values)
     made: dict[str, Any] = {fact: _single_fact(fact, at, values, stale) for fact in facts}
-    sketches = sketches_of(values) if rolled.SKETCH in facts else NO_SKETCHES
-    rows = WindowRows(samples.offsets, at, np.full(len(at), _UNCOUNTED, np.int64), made, sketches)
-    return rows.where(inside(at, times))
+    rows = _Windows(samples.offsets, at, np.full(len(at), _UNCOUNTED, np.int64), made).where(inside(at, times))
+    slots = part.last_slots
+    return Stretch(
+        slots,
+        np.full(len(slots), _UNCOUNTED, np.int64),
+        rows.offsets[:-1],
+        rows.offsets[1:],
+        read_only(rows.ends),
+        {fact: read_only(array) for fact, array in rows.facts.items()},
+        sketches_of(values) if rolled.SKETCH in facts else NO_SKETCHES,
+    )
 
 
 def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
@@ -242,12 +270,6 @@ def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
         case rolled.SUM_ERROR | rolled.RESET_SUM:
             return np.zeros(len(times))
     return values
-
-
-def _none(groups: int, facts: Sequence[str]) -> WindowRows:
-    nothing = np.zeros(0, np.int64)
-    made = {fact: _single_fact(fact, nothing, np.zeros(0), nothing > 0) for fact in facts}
-    return WindowRows(np.zeros(groups + 1, np.int64), nothing, nothing, made)
 
 
 def _hull(times: Sequence[Interval]) -> Interval:

@@ -1,15 +1,15 @@
 """Rows of rollup segments, as windows of the series of a block.
 
-Comes in: groups of a layout, and the files of segments of one tier. Goes out: windows, those of one group together, in
-the order of the segments, with what is asked of them. What always holds: all of them end in the times that the tier is
-read for; a window that holds histograms is NotTiered.
+Comes in: groups of a layout, and the files of segments of one tier. Goes out: stretches of windows, each of one row
+group as it was read, with what is asked of them. What always holds: all of them end in the times that the tier is read
+for; a window that holds histograms is NotTiered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,12 @@ from lakerunner.model.tiling import Interval
 from lakerunner.plan.vectors import rolled
 from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.plan.vectors.rolled import NotTiered
-from lakerunner.plan.vectors.sketches import NO_SKETCHES, Sketches, joined
-from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
+from lakerunner.plan.vectors.sketches import NO_SKETCHES, Sketches
+from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers, read_only
 from lakerunner.query.metrics.layout import Part, ranges
 from lakerunner.query.metrics.reading import SegmentFile, explained
 from lakerunner.query.metrics.sketch_rows import SKETCH_COLUMNS, Room, sketches_of_rows
-from lakerunner.query.metrics.window_kernels import copied, spans
+from lakerunner.query.metrics.window_kernels import spans
 
 ENDS = "ends"
 _TIME = "timestamp"
@@ -45,27 +45,30 @@ _COLUMNS = {
     rolled.STALE_TIME: "chq_rollup_stale_timestamp",
 }
 _TIMES = frozenset({rolled.FIRST_TIME, rolled.LAST_TIME, rolled.STALE_TIME})
+# By which column the footer may tell of all windows at once. Without a reset nothing was added for one.
+_TOLD_BY = {
+    rolled.COUNT: rolled.COUNT,
+    rolled.RESETS: rolled.RESETS,
+    rolled.RESET_SUM: rolled.RESETS,
+    rolled.CHANGES: rolled.CHANGES,
+}
 _NONE: Any = np.zeros(0, np.int64)
 _ALL: Any = np.zeros(0, np.bool_)
 
 
 @dataclass(frozen=True)
-class WindowRows:
-    """Those of group n of the part are `offsets[n]:offsets[n + 1]`. Of each window its end in ms, and which stored
-    series of which collector it is of: equal numbers are one. -1: of one that was decided on already."""
+class Stretch:
+    """Windows of some slots of a block (rolled_blocks.py): those of `slots[n]` are rows `low[n]:high[n]` of the arrays.
+    Which stored series of which collector they are of, `identity[n]` says: equal numbers are one. -1: of one that was
+    decided on already. `ends` are in ms. Of the sketch the fact is which of `sketches` is the row's."""
 
-    offsets: Ints
-    ends: Ints
+    slots: Ints
     identity: Ints
+    low: Ints
+    high: Ints
+    ends: Ints
     facts: Mapping[str, Any]
     sketches: Sketches = NO_SKETCHES
-
-    def where(self, kept: Bools) -> WindowRows:
-        if kept.all():
-            return self
-        before = np.append(0, np.cumsum(kept))
-        facts = {fact: array[kept] for fact, array in self.facts.items()}
-        return WindowRows(before[self.offsets], self.ends[kept], self.identity[kept], facts, self.sketches)
 
 
 class Asked(NamedTuple):
@@ -86,70 +89,41 @@ def stored_columns(facts: Iterable[str]) -> tuple[str, ...]:
 
 def rollup_rows(
     part: Part, files: Mapping[int, SegmentFile], identities: Mapping[int, Ints], asked: Asked
-) -> WindowRows:
+) -> list[Stretch]:
     """`files` by the number of the segment's table; `identities` likewise, of each of its entries in the part's
-    order."""
+    order. Of each entry the stretches are in the order of time."""
 
-    def stretches(number: int) -> list[_Stretch]:
-        return list(_stretches(part, number, files[number], asked))
+    def stretches(number: int) -> list[Stretch]:
+        return list(_stretches(part, number, files[number], identities[number], asked))
 
-    read = [stretch for found in asked.pool.map(stretches, files) for stretch in found]
-    sizes = np.zeros(len(part.entries.first), np.int64)
-    for stretch in read:
-        sizes[stretch.entries] += stretch.high - stretch.low
-    at = np.cumsum(sizes) - sizes
-    total = int(sizes.sum())
-    ends = np.empty(total, np.int64)
-    found = {fact: np.empty(total, np.int64 if fact in rolled.WHOLE_NUMBERS else np.float64) for fact in asked.facts}
-    own = np.full(len(sizes), -1, np.int64)
-    for number in files:
-        own[part.by_table[number]] = identities[number]
-    before = 0
-    for stretch in read:
-        for fact, target in ((ENDS, ends), *found.items()):
-            source = stretch.sketch_numbers(before) if fact == rolled.SKETCH else stretch.columns.of(fact).values
-            copied(source, stretch.low, stretch.high, target, at[stretch.entries])
-        at[stretch.entries] += stretch.high - stretch.low
-        before += len(stretch.sketches)
-    offsets = np.append(0, np.cumsum(sizes))[part.offsets]
-    sketches = joined([stretch.sketches for stretch in read])
-    rows = WindowRows(offsets, ends, np.repeat(own, sizes), found, sketches)
-    return rows if len(asked.times) == 1 else rows.where(inside(ends, asked.times))
+    return [stretch for found in asked.pool.map(stretches, files) for stretch in found]
 
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Of each of these entries its rows in a row group, low:high of that. `sketches` are those of these rows."""
-
-    columns: _Columns
-    entries: Ints
-    low: Ints
-    high: Ints
-    sketches: Sketches
-
-    def sketch_numbers(self, before: int) -> Ints:
-        """Of each row of the row group which sketch is its own, where there are so many before these."""
-        numbers = np.zeros(len(self.columns.of(ENDS).values), np.int64)
-        numbers[ranges(self.low, self.high - self.low)] = before + np.arange(len(self.sketches))
-        return numbers
-
-
-def _stretches(part: Part, number: int, file: SegmentFile, asked: Asked) -> Iterator[_Stretch]:
-    between = asked.times[0][0], asked.times[-1][1]
+def _stretches(part: Part, number: int, file: SegmentFile, identity: Ints, asked: Asked) -> Iterator[Stretch]:
     own = part.by_table[number]
     first, rows = part.entries.first[own], part.entries.rows[own]
     with explained(file.segment):
         for group, wanted in file.groups(first, rows):
             base, behind = file.footprint.rows[group]
-            low = np.maximum(first[wanted], base) - base
-            high = np.minimum((first + rows)[wanted], behind) - base
             columns = _Columns(file, group, asked.facts)
-            spans(columns.of(ENDS).values, low, high, between)
-            columns.check_numbers(low, high)
-            sketches = NO_SKETCHES
-            if rolled.SKETCH in asked.facts:
-                sketches = sketches_of_rows(file, group, ranges(low, high - low), asked.room)
-            yield _Stretch(columns, own[wanted], low, high, sketches)
+            ends = columns.of(ENDS).values
+            found = {fact: columns.of(fact).values for fact in asked.facts if fact != rolled.SKETCH}
+            for between in asked.times:
+                low = np.maximum(first[wanted], base) - base
+                high = np.minimum((first + rows)[wanted], behind) - base
+                spans(ends, low, high, between)
+                columns.check_numbers(low, high)
+                stretch = Stretch(part.slots[own[wanted]], identity[wanted], low, high, ends, found)
+                yield _sketched(stretch, file, group, asked.room) if rolled.SKETCH in asked.facts else stretch
+
+
+def _sketched(stretch: Stretch, file: SegmentFile, group: int, room: Room) -> Stretch:
+    """With the sketches of its rows alone."""
+    rows = ranges(stretch.low, stretch.high - stretch.low)
+    numbers = np.zeros(len(stretch.ends), np.int64)
+    numbers[rows] = np.arange(len(rows))
+    facts = {**stretch.facts, rolled.SKETCH: numbers}
+    return replace(stretch, facts=facts, sketches=sketches_of_rows(file, group, rows, room))
 
 
 class _Columns:
@@ -178,31 +152,41 @@ class _Columns:
             kept = self._file.kept.get(key)
             if kept is not None:
                 self._found[fact] = kept
-        missing = [fact for fact in self._wanted if fact not in self._found]
-        there = tuple(_COLUMNS[fact] for fact in missing if _COLUMNS[fact] in self._file.columns)
-        table = self._file.table(self._group, there) if there else None
         first, behind = self._file.footprint.rows[self._group]
+        missing = [fact for fact in self._wanted if fact not in self._found]
+        told = {fact: number for fact in missing if (number := self._told(fact)) is not None}
+        there = tuple(_COLUMNS[fact] for fact in missing if fact not in told and _COLUMNS[fact] in self._file.columns)
+        table = self._file.table(self._group, there) if there else None
         for fact in missing:
-            column = table.column(_COLUMNS[fact]).combine_chunks() if table and _COLUMNS[fact] in there else None
-            self._found[fact] = _numbers(column, fact, behind - first)
-            self._file.kept.put(keys[fact], self._found[fact], self._found[fact].bytes)
+            if table is not None and _COLUMNS[fact] in there:
+                found = _numbers(table.column(_COLUMNS[fact]).combine_chunks(), fact)
+            else:
+                found = _constant(told.get(fact), fact, behind - first)
+            self._found[fact] = found
+            self._file.kept.put(keys[fact], found, found.bytes)
+
+    def _told(self, fact: str) -> int | None:
+        """What the footer says that all windows of the row group have: none of them a reset, or all as many samples."""
+        told = self._file.footprint.constant(self._group, _COLUMNS[_TOLD_BY[fact]]) if fact in _TOLD_BY else None
+        return None if fact == rolled.RESET_SUM and told else told
 
 
-def _numbers(column: Any, fact: str, rows: int) -> Numbers:
-    """0 where there is none. A column without any value is not in the file."""
-    whole = fact == ENDS or fact in rolled.WHOLE_NUMBERS
-    if column is None:
-        return Numbers(_NONE, np.zeros(rows, np.int64 if whole else np.float64), np.zeros(rows, bool))
+def _numbers(column: Any, fact: str) -> Numbers:
+    """0 where there is none."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0)
     valid: Bools = np.asarray(column.is_valid()) if column.null_count else _ALL
-    if pa.types.is_timestamp(column.type):
+    if not pa.types.is_floating(column.type):
         column = column.view(pa.int64())
     filled = column.fill_null(0) if column.null_count else column
-    values = filled.to_numpy(zero_copy_only=False)
-    if fact == ENDS or fact in _TIMES:
-        values = values // NS_PER_MS
-    return Numbers(_NONE, values.astype(np.int64 if whole else np.float64), valid)  # its own, and not Arrow's
+    values = filled.to_numpy()
+    return Numbers(_NONE, read_only(values // NS_PER_MS if fact == ENDS or fact in _TIMES else values), valid)
+
+
+def _constant(number: int | None, fact: str, rows: int) -> Numbers:
+    """None: a column without any value is not in the file."""
+    kind = np.int64 if fact == ENDS or fact in rolled.WHOLE_NUMBERS else np.float64
+    return Numbers(_NONE, read_only(np.full(rows, number or 0, kind)), np.zeros(rows, bool) if number is None else _ALL)
 
 
 def inside(ends: Ints, times: Sequence[Interval]) -> Bools:

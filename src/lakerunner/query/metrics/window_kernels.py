@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from lakerunner.query.metrics.kernels import read_only
+
 
 @njit(cache=True, nogil=True)
 def spans(ends: Any, low: Any, high: Any, between: Any) -> None:
@@ -42,7 +44,7 @@ def in_order(offsets: Any, ends: Any) -> Any:
 def warm() -> None:
     """Compile, or load from numba's cache."""
     some, one = np.zeros(1, np.int64), np.ones(1, np.int64)
-    spans(some, some.copy(), one.copy(), (-1, 1))
-    copied(some, some, one, some.copy(), some)
-    copied(np.zeros(1), some, one, np.zeros(1), some)
+    spans(read_only(some), some.copy(), one.copy(), (-1, 1))
+    copied(read_only(some), some, one, some.copy(), some)
+    copied(read_only(np.zeros(1)), some, one, np.zeros(1), some)
     in_order(np.array([0, 1]), some)
