@@ -373,6 +373,7 @@ def test_golden(tmp_path: Path) -> None:
         "sum by (job) (rate(calls_total[5m]))",
         "up / max_over_time(up[7m])",
         "rate(sent[5m]) + irate(calls_total[5m])",
+        "histogram_quantile(0.99, sum by (job) (sketch_over_time(up[10m])))",
         "1 + time()",
     ):
         _, answer = ask(made, text, STEPS, raw=False)
