@@ -1,7 +1,7 @@
 """What has expired of the time that a query reads, and which tiers stand in its place.
 
-What always holds: it is looked up no earlier than the segments that were picked. What expires in between is then warned
-of and read nevertheless, never the other way round.
+What always holds: up to when rows have expired is known as of the very moment at which segments were picked, or later.
+What expires in between is then warned of and read nevertheless, never the other way round.
 """
 
 from __future__ import annotations

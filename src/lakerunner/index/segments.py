@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.index.database import Database, Transaction
-from lakerunner.index.expiry import expired_before, expiry_of
+from lakerunner.index.expiry import expiry_of
 from lakerunner.index.tiers import picked_rows
 from lakerunner.model.errors import Conflict
 from lakerunner.model.fingerprint import digest64
@@ -66,17 +66,12 @@ class Segments:
         groups = fingerprint_groups(signal, conditions)
         values |= dict.fromkeys(_WANTED) | {name: list(group) for name, group in zip(_WANTED, groups, strict=False)}
         with self._database.transaction() as transaction:
-            if groups:
-                rows = transaction.rows("segments.pick_pruned", values)
-                held = [row[1:] for row in rows if row[1] is not None]
-                considered = rows[0][0]
-            else:
-                held = transaction.rows("segments.pick", values)
-                considered = len(held)
+            rows = transaction.rows("segments.pick_pruned" if groups else "segments.pick", values)
+            held = [row[2:] for row in rows if row[2] is not None]
             sets = self._sets.of(transaction, {row[-1] for row in held})
-            before_ns = expired_before(transaction, values)
+            before_ns = {int(frequency): ns for frequency, ns in (rows[0][0] or {}).items()}
             expiry = expiry_of(transaction, values, before_ns, [(time.start_ns, time.end_ns)])
-        return Picked(tuple(_segment(row, sets) for row in held), considered, expiry)
+        return Picked(tuple(_segment(row, sets) for row in held), rows[0][1] if groups else len(held), expiry)
 
     def pick_tiers(
         self, organization: UUID, reach: Interval, tier: int, *, conditions: tuple[Condition, ...] = ()

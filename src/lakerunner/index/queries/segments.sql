@@ -56,19 +56,30 @@ LIMIT 1
 
 -- name: pick
 -- Both are half-open: a segment that ends where the range starts holds nothing of it. The condition is said twice,
--- once for each of the two indexes over time.
-SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
-FROM lrdb.segments
-WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
-  AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
-  AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
-ORDER BY start_ns, id
+-- once for each of the two indexes over time. Up to when rows have expired stands in every row, and in one without a
+-- segment where there is none: one statement is one moment.
+WITH expired AS (
+    SELECT json_object_agg(frequency_ms, before_ns) AS before_ns FROM (
+        SELECT frequency_ms, max(before_ns) AS before_ns FROM lrdb.expired
+        WHERE organization = %(organization)s AND signal = %(signal)s GROUP BY frequency_ms) AS of_all
+), picked AS (
+    SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
+           statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+    FROM lrdb.segments
+    WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
+      AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+      AND int8range(start_ns, end_ns) && int8range(%(start_ns)s, %(end_ns)s)
+)
+SELECT before_ns, 0, picked.* FROM expired LEFT JOIN picked ON true ORDER BY start_ns, id
 
 -- name: pick_pruned
 -- Like pick, of those that have a fingerprint of each wanted group. The count is of all that pick would give: it stands in
 -- every row, and in one without a segment where none is left.
-WITH overlapping AS (
+WITH expired AS (
+    SELECT json_object_agg(frequency_ms, before_ns) AS before_ns FROM (
+        SELECT frequency_ms, max(before_ns) AS before_ns FROM lrdb.expired
+        WHERE organization = %(organization)s AND signal = %(signal)s GROUP BY frequency_ms) AS of_all
+), overlapping AS (
     SELECT count(*) AS considered FROM lrdb.segments
     WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s
       AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
@@ -85,7 +96,8 @@ WITH overlapping AS (
       AND (%(wanted_3)s::bigint[] IS NULL OR fingerprints && %(wanted_3)s::bigint[])
       AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
 )
-SELECT considered, wanted.* FROM overlapping LEFT JOIN wanted ON true ORDER BY start_ns, id
+SELECT before_ns, considered, wanted.*
+FROM expired CROSS JOIN overlapping LEFT JOIN wanted ON true ORDER BY start_ns, id
 
 -- name: one_snapshot
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
