@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -24,14 +25,18 @@ PAYLOAD = "attributes.payload"
 _EMPTY = {pa.string(): "", pa.binary(): b"", pa.uint32(): 0, pa.int32(): 0}
 
 
-def segment(store_url: str, number: int, rows: int, payload: int, directory: Path) -> Segment:
-    """Spans with noise beside them, which no encoding makes smaller than six bits of eight."""
+def segment(store_url: str, number: int, rows: int, payload: int, directory: Path, *, is_run: bool) -> Segment:
+    """Spans with noise beside them, which no encoding makes smaller than six bits of eight. Those of a run are of one
+    trace and time: they have one sort key."""
     chance = np.random.default_rng(number)
     fields = [field for field in TRACES.schema if not field.nullable]
     ids = np.sort(chance.integers(0, 256, (rows, 16), np.uint8).view("S16").ravel())
+    times = START + np.arange(rows)
+    if is_run:
+        ids[:], times[:] = b"t" * 16, START
     noise = chance.integers(0, 64, (rows, payload), np.uint8) + 48
     arrays = {
-        "timestamp": pa.array(START + np.arange(rows), pa.timestamp("ns")),
+        "timestamp": pa.array(times, pa.timestamp("ns")),
         "trace_id": pa.array([one.ljust(16, b"\0") for one in ids.tolist()], pa.binary()),
         "span_id": pa.array([f"{row:08}".encode() for row in range(rows)], pa.binary()),
         PAYLOAD: pa.array([row.tobytes().decode() for row in noise], pa.string()),
@@ -57,14 +62,14 @@ def resident(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
-def measured(directory: Path, inputs: int, rows: int, payload: int, memory: int) -> None:
+def measured(directory: Path, inputs: int, rows: int, payload: int, memory: int, is_run: int) -> None:
     """Makes the segments and merges them in this process; prints what it took beyond what it had before."""
     url = (directory / "store").as_uri()
     (directory / "store").mkdir()
-    small = [segment(url, 1000 + number, 200, 50, directory) for number in range(2)]
+    small = [segment(url, 1000 + number, 200, 50, directory, is_run=False) for number in range(2)]
     limits = CompactLimits(memory, 1 << 30)
     compact_work(CompactWork(ORGANIZATION, "c", "traces", 0, 1, tuple(small)), StoreAddress(url), limits)
-    given = tuple(segment(url, number, rows, payload, directory) for number in range(inputs))
+    given = tuple(segment(url, number, rows, payload, directory, is_run=bool(is_run)) for number in range(inputs))
     pa.default_memory_pool().release_unused()
     Path("/proc/self/clear_refs").write_text("5")  # forget the most it ever had
     before = resident("VmRSS")
@@ -83,13 +88,20 @@ def measured(directory: Path, inputs: int, rows: int, payload: int, memory: int)
     )
 
 
+def took(directory: Path, inputs: int, rows: int, payload: int, memory: int, *, is_run: bool) -> dict[str, Any]:
+    numbers = map(str, (inputs, rows, payload, memory, int(is_run)))
+    command = [sys.executable, __file__, str(directory), *numbers]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return found
+
+
 @pytest.mark.slow
-def test_a_merge_takes_no_more_memory_than_it_may(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_run", [False, True], ids=["many sort keys", "one sort key"])
+def test_a_merge_takes_no_more_memory_than_it_may(is_run: bool, tmp_path: Path) -> None:
     """A third of what tasks have by default, for a third of the input that they are made for; the pages of 24 files and
     a row group on its way out come on top."""
     memory, inputs, rows, payload = 256 << 20, 24, 8000, 2000
-    command = [sys.executable, __file__, str(tmp_path), str(inputs), str(rows), str(payload), str(memory)]
-    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    found = took(tmp_path, inputs, rows, payload, memory, is_run=is_run)
     assert found["error"] == ""
     assert found["rows"] == inputs * rows
     assert found["bytes"] > 280 << 20

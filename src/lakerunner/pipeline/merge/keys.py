@@ -5,6 +5,7 @@ A text key is compared by its bytes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ class Keys:
 
     def __init__(self, batch: pa.RecordBatch, sort_by: Sequence[str]) -> None:
         self.columns = [comparable(batch.column(name)) for name in sort_by]
-        self.rows = batch.num_rows
+        self.rows: int = batch.num_rows
 
     def at(self, row: int) -> Key:
         return tuple(
@@ -29,14 +30,11 @@ class Keys:
 
     def below(self, key: Key, start: int) -> int:
         """The first row from `start` on that is not before this key."""
-        stop = self.rows
-        while start < stop:
-            middle = (start + stop) // 2
-            if self.at(middle) < key:
-                start = middle + 1
-            else:
-                stop = middle
-        return start
+        return bisect_left(range(self.rows), key, start, key=self.at)
+
+    def through(self, key: Key, start: int) -> int:
+        """The first row from `start` on that is after this key."""
+        return bisect_right(range(self.rows), key, start, key=self.at)
 
 
 def comparable(array: pa.Array) -> Any:

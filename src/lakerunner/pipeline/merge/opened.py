@@ -117,17 +117,29 @@ class Opened:
         return int(packed) // self.segment.rows + 5 * int(self.metadata.num_columns) + 16
 
     def batches(
-        self, rows: int, columns: Sequence[str] | None = None, buffer_bytes: int = BUFFER_BYTES
+        self, rows: int, columns: Sequence[str] | None = None, buffer_bytes: int = BUFFER_BYTES, start: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        """The rows in their order, so many at a time, or fewer; so many bytes of each column are read at a time."""
+        """The rows from this one on in their order, so many at a time, or fewer; so many bytes of each column are read
+        at a time."""
         with explained(self.segment):
-            read = 0
+            groups, read = self._groups_from(start)
             with self._open(self.coded, buffer_bytes) as file:
-                for batch in file.iter_batches(batch_size=rows, columns=columns, use_threads=False):
-                    read += batch.num_rows
-                    yield batch
+                for batch in file.iter_batches(batch_size=rows, row_groups=groups, columns=columns, use_threads=False):
+                    before, read = read, read + batch.num_rows
+                    if read > start:
+                        yield batch.slice(max(0, start - before))
             if read != self.segment.rows:
                 raise ValueError(f"{read} rows could be read, the index says {self.segment.rows}")
+
+    def _groups_from(self, row: int) -> tuple[list[int], int]:
+        """(the row groups from the one on that has this row, how many rows come before them)"""
+        before = 0
+        for group in range(self.metadata.num_row_groups):
+            following = before + self.metadata.row_group(group).num_rows
+            if following > row:
+                return list(range(group, self.metadata.num_row_groups)), before
+            before = following
+        return [], before
 
     def run(self, part: float, rows: int) -> pa.RecordBatch:
         """About so many rows at this part of the file, 0 its start and 1 its end."""

@@ -5,12 +5,13 @@ the merged segment's schema, sorted by the signal's `sort_by`; rows with equal s
 then of their rows; of rows that came twice the last one (pipeline/merge/same.py).
 
 A window of each input is in memory. Rows before the smallest of the windows' last keys can be followed by nothing
-smaller: they are taken from all windows, until they make a row group, which is then put together.
+smaller: they are taken from all windows, until they make a row group, which is then put together. Rows of one sort key
+that are more than twice what windows may hold are taken input after input: which of them come again is found by
+digests in a first reading (pipeline/merge/runs.py).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,15 +26,18 @@ from lakerunner.model.signal import SCOPES, SignalSpec
 from lakerunner.pipeline.encoding import LEAST_ROWS, RUN_BYTES, RUN_ROWS, RUNS
 from lakerunner.pipeline.merge.attributes import move
 from lakerunner.pipeline.merge.columns import Unified, unify
-from lakerunner.pipeline.merge.keys import Key, Keys, ranks, sorted_order
+from lakerunner.pipeline.merge.keys import Key, ranks, sorted_order
 from lakerunner.pipeline.merge.opened import Damaged, Opened, open_segments
-from lakerunner.pipeline.merge.same import kept
+from lakerunner.pipeline.merge.runs import kept_of_run
+from lakerunner.pipeline.merge.same import identities, kept
+from lakerunner.pipeline.merge.windows import Taken, Window
 
 __all__ = ["Damaged", "Merged", "Opened", "merged", "open_segments"]
 
 # Of the memory, the windows take one part in so many; the rest is what is being put together, sorted and written.
 _WINDOWS = 10
 _LEAST_ROWS = 128
+_DIGEST_BYTES = 64  # of a row whose digest is compared with others
 # Likewise the bytes that are read ahead of each column; the least makes a read of the disk worth its while.
 _BUFFERS, _LEAST_BUFFER, _MOST_BUFFER = 16, 4 << 10, 256 << 10
 Wanted = Callable[[pa.RecordBatch], pa.Array]
@@ -59,7 +63,7 @@ class Merged:
         return self.unified.columns
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        taken: list[_Taken] = []
+        taken: list[Taken] = []
         rows = size = 0
         for step in self._steps():
             taken += step
@@ -82,24 +86,18 @@ class Merged:
             batch = self.inputs[chosen].run(number / RUNS, RUN_ROWS)
             if batch.nbytes > RUN_BYTES:
                 batch = batch.slice(0, batch.num_rows * RUN_BYTES // batch.nbytes)
-            runs.append(_Taken(chosen, batch))
+            runs.append(Taken(chosen, batch))
         shaped = [self._shaped(run) for run in runs]
         arrays = [_joined([columns[field.name] for columns in shaped]) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _steps(self) -> Iterator[list[_Taken]]:
-        """Rows that nothing smaller can follow, those of equal sort keys together."""
-        share = self.memory // _WINDOWS // max(1, len(self.inputs))
-        streams = sum(opened.metadata.num_columns for opened in self.inputs)
-        buffer_bytes = min(max(self.memory // _BUFFERS // max(1, streams), _LEAST_BUFFER), _MOST_BUFFER)
-        windows = [
-            _Window(number, opened, self.spec, self._batches(opened, share, buffer_bytes))
-            for number, opened in enumerate(self.inputs)
-        ]
+    def _steps(self) -> Iterator[list[Taken]]:
+        """Rows that nothing smaller can follow, those of equal sort keys together or without what comes twice."""
+        windows = [Window(number, opened, self.spec.sort_by, self._read) for number, opened in enumerate(self.inputs)]
         while True:
             for window in windows:
                 window.fill()
-            windows = [window for window in windows if window.chunks]
+            windows = [window for window in windows if window]
             if not windows:
                 return
             bounds = [window.last for window in windows if not window.is_done]
@@ -109,20 +107,53 @@ class Merged:
             bound = min(bounds)
             if step := [part for window in windows for part in window.take(bound)]:
                 yield step
+                continue
+            # All rows are at the bound or after it: whose last row is there may have more of the same.
+            short = [window for window in windows if not window.is_done and window.last == bound]
+            is_full = sum(window.size for window in windows) * _WINDOWS > 2 * self.memory
+            if is_full and any(window.batches > 1 for window in short):
+                yield from self._long_run([window for window in windows if window.first == bound], bound)
             else:
-                # Every window starts at the bound: whose last row is there may have more of the same.
-                for window in windows:
-                    if window.last == bound:
-                        window.load()
+                for window in short:
+                    window.load()
 
-    def _batches(self, opened: Opened, share: int, buffer_bytes: int) -> Iterator[pa.RecordBatch]:
+    def _long_run(self, windows: Sequence[Window], key: Key) -> Iterator[list[Taken]]:
+        """The rows of this key, input after input, without those that come again; to know these, they are read twice.
+        All windows start with them."""
+        keep = None
+        if self.dedupe:
+            rows = sum(self.inputs[window.number].segment.rows for window in windows)
+            at_once = max(self.memory // _WINDOWS // _DIGEST_BYTES, _LEAST_ROWS)
+            keep = kept_of_run(self._identities(windows, key), rows, at_once)
+        place = 0
+        for window in windows:
+            for part in window.run(key):
+                chosen = part.batch
+                if keep is not None:
+                    chosen = chosen.filter(pa.array(keep[place : place + chosen.num_rows]))
+                place += part.batch.num_rows
+                if chosen.num_rows:
+                    yield [Taken(part.input, chosen)]
+
+    def _identities(self, windows: Sequence[Window], key: Key) -> Iterator[tuple[Any, Any]]:
+        """What tells the rows of this key apart. The windows stay as they are."""
+        for window in windows:
+            for part in window.again().run(key):
+                yield identities(self.spec, self._shaped(part), np.arange(part.batch.num_rows))
+
+    def _read(self, opened: Opened, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches of the rows that count, each as large as a window."""
+        share = self.memory // _WINDOWS // max(1, len(self.inputs))
         rows = min(max(share // opened.row_bytes, _LEAST_ROWS), self.spec.row_group_rows)
-        for batch in opened.batches(rows, buffer_bytes=buffer_bytes):
+        streams = sum(one.metadata.num_columns for one in self.inputs)
+        buffer_bytes = min(max(self.memory // _BUFFERS // max(1, streams), _LEAST_BUFFER), _MOST_BUFFER)
+        for batch in opened.batches(rows, buffer_bytes=buffer_bytes, start=start):
             chosen = batch if self.wanted is None else batch.filter(self.wanted(batch))
             if chosen.num_rows:
-                yield chosen
+                yield start, chosen
+            start += batch.num_rows
 
-    def _assembled(self, taken: list[_Taken]) -> Iterator[pa.RecordBatch]:
+    def _assembled(self, taken: list[Taken]) -> Iterator[pa.RecordBatch]:
         """These rows in order, at most a row group at a time."""
         parts = sorted(taken, key=lambda part: part.input)
         taken.clear()  # what is not needed any more goes at once, here and below
@@ -145,7 +176,7 @@ class Merged:
         for start in range(0, batch.num_rows, self.spec.row_group_rows):
             yield batch.slice(start, self.spec.row_group_rows)
 
-    def _check_order(self, parts: Sequence[_Taken], order: Any) -> None:
+    def _check_order(self, parts: Sequence[Taken], order: Any) -> None:
         """A stable sort leaves the rows of a part as they stand, if they were in order."""
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
@@ -157,7 +188,7 @@ class Merged:
                 raise Damaged(self.inputs[part.input].segment.id, "its rows are not in order")
             start = stop
 
-    def _shaped(self, part: _Taken) -> dict[str, pa.Array]:
+    def _shaped(self, part: Taken) -> dict[str, pa.Array]:
         """The columns of the merged segment of these rows of one input."""
         opened, batch, given = self.inputs[part.input], part.batch, self.unified.given[part.input]
         columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
@@ -179,60 +210,6 @@ def merged(
     """What these inputs make together. `wanted` says of each row of an input's batch, whose texts may be dictionaries,
     whether it counts at all."""
     return Merged(spec, tuple(inputs), unify(spec, inputs), memory, wanted, dedupe)
-
-
-@dataclass(frozen=True)
-class _Taken:
-    """Rows of an input, by its number."""
-
-    input: int
-    batch: pa.RecordBatch
-
-
-class _Window:
-    """The rows of an input that are in memory and not yet taken, as batches with the first of their rows."""
-
-    def __init__(self, number: int, opened: Opened, spec: SignalSpec, batches: Iterator[pa.RecordBatch]) -> None:
-        self.number = number
-        self.chunks: deque[tuple[pa.RecordBatch, Keys, int]] = deque()
-        self.is_done = False
-        self._opened = opened
-        self._spec = spec
-        self._batches = batches
-        self._end: Key | None = None
-
-    @property
-    def last(self) -> Key:
-        """The key of the last row that was loaded."""
-        assert self._end is not None  # noqa: S101 - windows without rows are not asked
-        return self._end
-
-    def fill(self) -> None:
-        if not self.chunks and not self.is_done:
-            self.load()
-
-    def load(self) -> None:
-        batch = next(self._batches, None)
-        if batch is None:
-            self.is_done = True
-            return
-        keys = Keys(batch, self._spec.sort_by)
-        if self._end is not None and keys.at(0) < self._end:
-            raise Damaged(self._opened.segment.id, "its rows are not in order")
-        self._end = keys.at(keys.rows - 1)
-        self.chunks.append((batch, keys, 0))
-
-    def take(self, bound: Key | None) -> Iterator[_Taken]:
-        """The rows before this key, or all."""
-        while self.chunks:
-            batch, keys, start = self.chunks[0]
-            stop = keys.rows if bound is None else keys.below(bound, start)
-            if stop > start:
-                yield _Taken(self.number, batch.slice(start, stop - start))
-            if stop < keys.rows:
-                self.chunks[0] = batch, keys, stop
-                return
-            self.chunks.popleft()
 
 
 def _as(array: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:

@@ -32,13 +32,19 @@ def kept(spec: SignalSpec, columns: Columns, order: Any, is_same: Any) -> Any:
     is_candidate[:-1] |= is_same[1:]
     places = np.flatnonzero(is_candidate)
     run = np.cumsum(~is_same)[places]
-    digests, has_identity = _IDENTITIES[spec.table](columns, order[places])
+    digests, has_identity = identities(spec, columns, order[places])
     by_digest = np.lexsort((digests, run))
     comes_again = np.zeros(len(places), np.bool_)
     comes_again[by_digest[:-1]] = (np.diff(run[by_digest]) == 0) & (digests[by_digest[1:]] == digests[by_digest[:-1]])
     keep = np.ones(len(order), np.bool_)
     keep[places[comes_again & has_identity]] = False
     return order[keep]
+
+
+def identities(spec: SignalSpec, columns: Columns, rows: Any) -> tuple[Any, Any]:
+    """(digests, has_identity) of these rows: those of one sort key are the same row where the digests are equal, if
+    they have an identity at all."""
+    return _IDENTITIES[spec.table](columns, rows)
 
 
 def _whole_rows(columns: Columns, rows: Any) -> tuple[Any, Any]:
@@ -78,7 +84,7 @@ def _all_alike(_: Columns, rows: Any) -> tuple[Any, Any]:
     return np.zeros(len(rows), np.uint64), True
 
 
-# By the spec's table: digests of these rows, equal where two of one sort key are the same row, and whether they can be.
+# By the spec's table.
 _IDENTITIES: Mapping[str, Callable[[Columns, Any], tuple[Any, Any]]] = {
     LOGS.table: _deliveries,
     METRICS.table: _points,
