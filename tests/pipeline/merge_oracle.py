@@ -51,7 +51,7 @@ def merge(
     def put_file(key: str, path: Path) -> None:
         store.put(key, path.read_bytes())
 
-    return write_sorted(made, rows.schema, rows.columns, rows, {}, segments, directory, put_file)
+    return write_sorted(made, rows.schema, rows.columns, rows, {}, directory, put_file)
 
 
 def read(store: ObjectStore, segment: Segment) -> list[Row]:

@@ -50,9 +50,7 @@ def segment(store_url: str, number: int, rows: int, payload: int, directory: Pat
     batch = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
     columns = [*(Column(field.name, "") for field in fields), Column(PAYLOAD, "string")]
     made = Made(ORGANIZATION, "c", TRACES, 0, 0, UUID(int=number + 1), False, number + 1)
-    written = write_sorted(
-        made, schema, columns, [batch], {}, [], directory, open_store(StoreAddress(store_url)).put_file
-    )
+    written = write_sorted(made, schema, columns, [batch], {}, directory, open_store(StoreAddress(store_url)).put_file)
     assert written is not None
     return written
 

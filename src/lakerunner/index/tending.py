@@ -92,12 +92,12 @@ class Tending:
         self._segments = segments
 
     def live(self, organization: UUID, ids: Iterable[UUID]) -> SegmentList:
-        """Those of these that are live and not set aside, by `ingested`, with their fingerprints."""
+        """Those of these that are live and not set aside, by `ingested`, without their fingerprints."""
         return self._segments.chosen("tending.live", {"organization": organization, "ids": list(ids)})
 
     def overlapping(self, place: Place, time: TimeRange, *, ingested: tuple[int, int] | None = None) -> SegmentList:
         """All live segments of the place with rows in the range, and `ingested` between these, both included; by
-        `ingested`, with their fingerprints. Those that are set aside too."""
+        `ingested`, without their fingerprints. Those that are set aside too."""
         first, last = ingested or (None, None)
         values = _of(place) | {"start_ns": time.start_ns, "end_ns": time.end_ns, "first": first, "last": last}
         return self._segments.chosen("tending.overlapping", values)

@@ -38,7 +38,7 @@ JOB_GROUP = "compact"
 
 @dataclass(frozen=True)
 class CompactWork:
-    """Segments to merge, ordered by `ingested`, with their fingerprints; `level` is that of what they become."""
+    """Segments to merge, ordered by `ingested`; `level` is that of what they become."""
 
     organization: UUID
     collector: str
@@ -130,7 +130,6 @@ def _segments(work: CompactWork, store: ObjectStore, limits: CompactLimits, dire
             rows.columns,
             groups,
             sides_of(spec, work.segments, partial(side_of, store), rows.columns),
-            work.segments,
             directory,
             store.put_file,
             sample=sample,

@@ -3,7 +3,7 @@
 -- name: live
 -- Of these, what there is still to work on.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND id = ANY(%(ids)s::uuid[]) AND state = 'live' AND aside IS NULL
 ORDER BY ingested, id
@@ -11,7 +11,7 @@ ORDER BY ingested, id
 -- name: overlapping
 -- Of one collector's tier: all that is live in the range of time, and of places in the order of `ingested`.
 SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
-       statistics, fingerprints, ingested, rolled, column_set
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
 FROM lrdb.segments
 WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
   AND frequency_ms = %(frequency_ms)s AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s

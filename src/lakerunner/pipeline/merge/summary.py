@@ -1,76 +1,112 @@
-"""What the index is told about a merged segment: from what it knows of the segments that were merged.
+"""What the index is told about a segment that a merge or a rollup writes: from its own rows.
 
-Comes in: their index rows and the columns of the new one. Goes out: statistics and fingerprints, as
-pipeline/steps/summary.py makes them. A list holds the first 100 values in order, so the first 100 of all lists are
-those of the whole; how many values there are follows only where every list is complete. What does not follow is left
-out: a reader takes a count that is absent for unknown (docs/formats/index.md).
+Comes in: the row groups as they are written, and the files that stand beside the segment. Goes out: statistics and
+fingerprints, as pipeline/steps/summary.py makes them of the same rows. Memory is bounded: of more than 10,000 different
+texts only those are held that the statistics list; how many there are is then not told, and no fingerprint prunes.
+
+Where a merge gives several segments, each has all of their columns. Those without a value are no labels of a segment,
+and have no fingerprint, but count as keys: who has the columns and labels of a segment has as many as it tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+from pathlib import Path
 from typing import Any
 
-from lakerunner.model.fingerprint import INCOMPLETE, VALUES
-from lakerunner.model.segment import Column, Segment
-from lakerunner.model.signal import ATTRIBUTES, SCOPES, SignalSpec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakerunner.model.fingerprint import INCOMPLETE, VALUES, field_fingerprints
+from lakerunner.model.prometheus import SERIES_TABLE
+from lakerunner.model.segment import Column
+from lakerunner.model.signal import ATTRIBUTES, SCOPES, Scope, SignalSpec
+from lakerunner.pipeline.merge.arrays import plain
 from lakerunner.pipeline.steps.summary import MAX_FINGERPRINTS, MAX_NAME, MAX_VALUES
 
-
-def merged_summary(
-    spec: SignalSpec, inputs: Sequence[Segment], columns: Sequence[Column]
-) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """(statistics, fingerprints) of the segment with these columns that holds rows of these segments: of a merge all
-    that were merged, of a rollup those that it was made for, which have all of its series."""
-    statistics: dict[str, Any] = {}
-    for word in (*VALUES[spec.name].values(), "label"):
-        statistics |= _listed(word, inputs)
-    keys = [_keys(segment) for segment in inputs]
-    known = [each for each in keys if each is not None]
-    if len(known) == len(keys):
-        statistics["key_count"] = len(_of_columns(columns).union(*known))
-    return statistics, _fingerprints(inputs)
+MOST_HELD = 10_000
+_NAMES = ("prometheus_name", "prometheus_escaped")
 
 
-def _listed(word: str, inputs: Sequence[Segment]) -> dict[str, Any]:
-    """The values that are called by this word: those that stand first, and how many there are if that is known."""
-    lists = [segment.statistics.get(f"{word}s") for segment in inputs]
-    if None in lists:
-        return {}
-    values = sorted({value for each in lists for value in each or ()})
-    told: dict[str, Any] = {f"{word}s": values[:MAX_VALUES]}
-    if all(_complete(word, segment) for segment in inputs):
-        told[f"{word}_count"] = len(values)
-    return told
+class Summary:
+    def __init__(self, spec: SignalSpec, columns: Sequence[Column]) -> None:
+        """`columns` are those of the segment, as `Segment.columns`."""
+        self._words = VALUES[spec.name]
+        self._values = {name: _Different() for name in self._words}
+        self._keys = {scope: _Different() for scope in SCOPES}
+        self._shredded = {scope: _shredded(scope, columns) for scope in SCOPES}
+        self._empty = {scope: dict(named) for scope, named in self._shredded.items()}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """The next row group of the segment."""
+        for name, values in self._values.items():
+            values.add(plain(pc.unique(batch.column(name))).to_pylist())
+        for scope, keys in self._keys.items():
+            empty = self._empty[scope]
+            filled = [name for name in empty if batch.column(name).null_count < batch.num_rows]
+            keys.add(empty.pop(name) for name in filled)
+            maps = batch.column(scope.map_column)
+            first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+            if last > first:
+                keys.add(pc.unique(maps.keys.slice(first, last - first)).to_pylist())
+
+    def finish(self, files: Mapping[str, Path]) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """(statistics, fingerprints); `files` stand beside the segment, by their names."""
+        statistics: dict[str, Any] = {}
+        told = {word: self._values[name] for name, word in self._words.items()} | {"label": self._keys[ATTRIBUTES]}
+        for word, values in told.items():
+            statistics[f"{word}s"] = [value[:MAX_NAME] for value in sorted(values.found)[:MAX_VALUES]]
+            if values.is_whole:
+                statistics[f"{word}_count"] = len(values.found)
+        if all(keys.is_whole for keys in self._keys.values()):
+            statistics["key_count"] = sum(
+                len(self._keys[scope].found.union(named.values())) for scope, named in self._shredded.items()
+            )
+        return statistics, self._fingerprints(_other_names(files))
+
+    def _fingerprints(self, further: Mapping[str, set[str]]) -> tuple[int, ...]:
+        if not all(texts.is_whole for texts in (*self._values.values(), *self._keys.values())):
+            return (INCOMPLETE,)
+        found = {name: values.found | further.get(name, set()) for name, values in self._values.items()}
+        count = sum(1 + len(values) for values in found.values()) + sum(len(keys.found) for keys in self._keys.values())
+        if count > MAX_FINGERPRINTS:
+            return (INCOMPLETE,)
+        made = {number for name, values in found.items() for number in field_fingerprints(name, values)}
+        for scope, keys in self._keys.items():
+            made.update(number for key in keys.found for number in field_fingerprints(scope.prefix + key))
+        return tuple(sorted(made))
 
 
-def _complete(word: str, segment: Segment) -> bool:
-    """Whether the statistics have all values, and none of them cut."""
-    values = segment.statistics.get(f"{word}s", ())
-    return len(values) == segment.statistics.get(f"{word}_count") and all(len(value) < MAX_NAME for value in values)
+class _Different:
+    """Different texts; of too many those that stand first, whose number is then not known."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        self.is_whole = True
+
+    def add(self, texts: Iterable[str]) -> None:
+        self.found.update(texts)
+        if len(self.found) > MOST_HELD:
+            self.is_whole = False
+            self.found = {*nsmallest(MAX_VALUES, self.found)}
 
 
-def _keys(segment: Segment) -> set[str] | None:
-    """The names, with their prefix, of all attributes that occur in the segment; None where the index does not know
-    them all: those that have a column and the labels may be fewer than there are."""
-    labels = segment.statistics.get("labels", ())
-    if any(len(label) >= MAX_NAME for label in labels):
-        return None
-    keys = _of_columns(segment.columns) | {ATTRIBUTES.prefix + label for label in labels}
-    return keys if len(keys) == segment.statistics.get("key_count") else None
-
-
-def _of_columns(columns: Sequence[Column]) -> set[str]:
+def _shredded(scope: Scope, columns: Sequence[Column]) -> dict[str, str]:
+    """The keys of this scope that have a column, by its name."""
     return {
-        column.name
+        column.name: column.name.removeprefix(scope.prefix)
         for column in columns
-        if column.type and any(column.name.startswith(scope.prefix) for scope in SCOPES)
+        if column.type and column.name.startswith(scope.prefix)
     }
 
 
-def _fingerprints(inputs: Sequence[Segment]) -> tuple[int, ...]:
-    """All of them. No segment has none: one whose own were not read along counts as incomplete."""
-    found = {number for segment in inputs for number in segment.fingerprints}
-    if INCOMPLETE in found or len(found) > MAX_FINGERPRINTS or not all(segment.fingerprints for segment in inputs):
-        return (INCOMPLETE,)
-    return tuple(sorted(found))
+def _other_names(files: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Further values that prune, by their column: the names by which Prometheus knows the metrics."""
+    if SERIES_TABLE not in files:
+        return {}
+    table = pq.read_table(files[SERIES_TABLE], columns=list(_NAMES), read_dictionary=list(_NAMES), use_threads=False)
+    return {
+        "metric_name": {name for column in table.columns for name in column.unique().to_pylist() if name is not None}
+    }

@@ -1,8 +1,8 @@
 """Sorted rows to one segment: its file, what stands beside it, and its index row.
 
-Comes in: batches of one schema in the signal's order, the builders of side files, the index rows of the segments that
-the rows come from. Goes out: the files, through `put_file`, those beside the segment first, and the index row. A row
-group is in memory at a time: the file grows on the local disk. The same rows give the same bytes.
+Comes in: batches of one schema in the signal's order, the builders of side files. Goes out: the files, through
+`put_file`, those beside the segment first, and the index row, which tells of these rows alone. A row group is in memory
+at a time: the file grows on the local disk. The same rows give the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakerunner.pipeline.encoding import DICTIONARY, LENGTHS, PLAIN, RUN_ROWS, R
 from lakerunner.pipeline.merge.arrays import plain
 from lakerunner.pipeline.merge.keys import Keys
 from lakerunner.pipeline.merge.sides import Side
-from lakerunner.pipeline.merge.summary import merged_summary
+from lakerunner.pipeline.merge.summary import Summary
 
 # Few different values among neighbours are as small without a dictionary as with one, but not in a whole row group.
 _FEW_NUMBERS = 0.1
@@ -55,7 +55,6 @@ def write_sorted(
     columns: Sequence[Column],
     batches: Iterable[pa.RecordBatch] | Groups,
     sides: Mapping[str, Side],
-    inputs: Sequence[Segment],
     directory: Path,
     put_file: PutFile,
     *,
@@ -70,9 +69,10 @@ def write_sorted(
     if groups.peek() is None:
         return None
     path = directory / f"{made.id}.merged"
-    written = _write(path, made.spec, schema, groups, sides, sample, max_bytes)
-    statistics, fingerprints = merged_summary(made.spec, inputs, columns)
+    summary = Summary(made.spec, columns)
+    written = _write(path, made.spec, schema, groups, (*sides.values(), summary), sample, max_bytes)
     files = {name: _side_file(directory / f"{made.id}.{name}", side) for name, side in sides.items()}
+    statistics, fingerprints = summary.finish(files)
     segment = Segment(
         made.id,
         made.organization,
@@ -151,10 +151,11 @@ def _write(
     spec: SignalSpec,
     schema: pa.Schema,
     groups: Groups,
-    sides: Mapping[str, Side],
+    told: Sequence[Side | Summary],
     sample: pa.RecordBatch | None,
     max_bytes: int | None,
 ) -> _Written:
+    """`told` are shown each row group."""
     sample = runs_of(groups.peek()) if sample is None else sample
     rows, start, stop = 0, 1 << 63, -(1 << 63)
     with (
@@ -171,8 +172,8 @@ def _write(
     ):
         while (group := groups.take()) is not None:
             writer.write_batch(group, row_group_size=spec.row_group_rows)
-            for side in sides.values():
-                side.add(group)
+            for one in told:
+                one.add(group)
             times = group.column("timestamp").cast(pa.int64()).to_numpy()
             rows, start, stop = rows + len(times), min(start, int(times.min())), max(stop, int(times.max()) + 1)
             last = Keys(group.slice(len(times) - 1), spec.sort_by).at(0)

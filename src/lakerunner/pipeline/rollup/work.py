@@ -113,7 +113,6 @@ def _written(work: RollupWork, store: ObjectStore, directory: Path, limits: Comp
                 columns,
                 groups,
                 sides_of(ROLLUPS, work.touched, partial(side_of, store), columns),
-                work.touched,
                 directory,
                 store.put_file,
                 max_bytes=limits.max_bytes,
