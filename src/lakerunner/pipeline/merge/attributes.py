@@ -4,26 +4,28 @@ Comes in: a batch of an input's map column and the columns that it has of the sc
 that the merged segment has. What always holds: an attribute is in one of both, and of several values of a key the first
 is the column's if it is of the column's kind, so that equal rows are equal however their segments had shredded them.
 
-Values that move are few: of a key that has a column in one segment and is rare in another, or of other kinds there.
-They are moved row by row.
+What moves are values of a key that has a column in one segment and is rare in another, or of other kinds there. Each
+different one is written or read as typed JSON once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.model.signal import OVERFLOW
-from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
+from lakerunner.model.typed_json import KeyValues, decode_value, encode_value
+from lakerunner.pipeline.merge.arrays import plain
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES
 
 _TEXTS_OF_JSON = (ARRAY, KVLIST)
-_Pairs = list[tuple[str, str]]
+# Texts that stand in JSON as they are, with quotes around them.
+_UNQUOTED, _QUOTED = (rf'^{quote}[^"\\\x00-\x1f]*{quote}$' for quote in ("", '"'))
 
 
 def move(
@@ -31,25 +33,25 @@ def move(
 ) -> tuple[pa.Array, dict[str, pa.Array]]:
     """(map, columns): `given` are the input's columns and `kinds` those of the merged segment, both by key. Columns
     that the input has nothing for are not among them."""
-    stay = {key: array for key, array in given.items() if kinds.get(key) == given_kinds[key]}
-    leave = {key: array for key, array in given.items() if key not in stay and array.null_count < len(array)}
-    rows = np.union1d(_with_values(leave), _with_entries(maps, stay, kinds))
-    if len(rows) == 0:
-        return maps, stay
-    chosen = pa.array(rows)
-    pairs: list[_Pairs] = maps.take(chosen).to_pylist()
-    for key in sorted(leave, reverse=True):
-        _prepend(pairs, key, leave[key].take(chosen).to_pylist(), given_kinds[key])
-    columns = dict(stay)
-    for key in sorted({key for row in pairs for key, _ in row} & kinds.keys()):
-        taken = _taken(pairs, key, kinds[key], stay[key].take(chosen).is_null().to_pylist() if key in stay else None)
-        if taken is not None:
-            column_type = COLUMN_TYPES[kinds[key]][1]
-            before = _plain(stay[key]) if key in stay else pa.nulls(len(maps), column_type)
-            fresh = pa.array(taken, column_type)
-            moved = rows[fresh.is_valid().to_numpy(zero_copy_only=False)]
-            columns[key] = _patched(before, moved, fresh.drop_null())
-    return _patched(maps, rows, pa.array(pairs, OVERFLOW)), columns
+    columns = {key: array for key, array in given.items() if kinds.get(key) == given_kinds[key]}
+    leave = {key: array for key, array in given.items() if key not in columns and array.null_count < len(array)}
+    entries = _entries(maps)
+    is_left = np.ones(len(entries.rows), np.bool_)
+    for key, found in _firsts(entries, kinds).items():
+        # What stood in a column is the first of its key, of whatever kind it was.
+        is_free = _nulls(columns[key] if key in columns else leave.get(key))
+        values = _decoded(entries.items.take(pa.array(found)), kinds[key])
+        fits = values.is_valid().to_numpy(zero_copy_only=False)
+        if is_free is not None:
+            fits &= is_free[entries.rows[found]]
+        if fits.any():
+            before = plain(columns[key]) if key in columns else pa.nulls(len(maps), COLUMN_TYPES[kinds[key]][1])
+            columns[key] = _patched(before, entries.rows[found[fits]], values.filter(pa.array(fits)))
+            is_left[found[fits]] = False
+    if not leave and is_left.all():
+        return maps, columns
+    left = [_of_column(key, leave[key], given_kinds[key]) for key in sorted(leave)]
+    return _map_of([*left, entries.chosen(is_left)], len(maps)), columns
 
 
 def kind_of(text: str) -> int:
@@ -70,51 +72,92 @@ def kind_of(text: str) -> int:
             return DOUBLE if any(sign in text for sign in ".eE") else INT
 
 
-def _with_values(leave: Mapping[str, pa.Array]) -> Any:
-    """The rows that have a value in one of these columns."""
-    valid = [array.is_valid().to_numpy(zero_copy_only=False) for array in leave.values()]
-    return np.flatnonzero(np.logical_or.reduce(valid)) if valid else np.zeros(0, np.int64)
+class _Entries(NamedTuple):
+    """Of maps: the row, the key and the typed JSON of each entry."""
+
+    rows: Any
+    keys: pa.Array
+    items: pa.Array
+
+    def chosen(self, mask: Any) -> _Entries:
+        return _Entries(self.rows[mask], self.keys.filter(pa.array(mask)), self.items.filter(pa.array(mask)))
 
 
-def _with_entries(maps: pa.Array, stay: Mapping[str, pa.Array], kinds: Mapping[str, int]) -> Any:
-    """The rows whose map has a key that is a column of the merged segment, which is null there."""
+def _entries(maps: pa.Array) -> _Entries:
     offsets = maps.offsets.to_numpy()
-    keys = maps.keys.slice(offsets[0], offsets[-1] - offsets[0])
-    if len(keys) == 0 or not kinds:
-        return np.zeros(0, np.int64)
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    rows = np.repeat(np.arange(len(maps)), np.diff(offsets)) if count else np.zeros(0, np.int64)
+    return _Entries(rows, maps.keys.slice(first, count), maps.items.slice(first, count))
+
+
+def _firsts(entries: _Entries, kinds: Mapping[str, int]) -> dict[str, Any]:
+    """Of each key that is a column of the merged segment: the entries that are the first of it in their row."""
+    if not len(entries.rows) or not kinds:
+        return {}
     columns = sorted(kinds)
-    place = pc.index_in(keys, pa.array(columns, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
-    entries = np.flatnonzero(place >= 0)
-    rows = np.searchsorted(offsets, entries + offsets[0], "right") - 1
-    free = np.ones(len(entries), np.bool_)
-    for number in np.unique(place[entries]).tolist():
-        if columns[number] in stay:
-            these = place[entries] == number
-            free[these] = stay[columns[number]].is_null().to_numpy(zero_copy_only=False)[rows[these]]
-    return np.unique(rows[free])
+    place = pc.index_in(entries.keys, pa.array(columns, pa.string())).fill_null(-1).to_numpy(zero_copy_only=False)
+    found = np.flatnonzero(place >= 0)
+    _, first = np.unique(entries.rows[found] * len(columns) + place[found], return_index=True)
+    found = found[first]
+    return {columns[number]: found[place[found] == number] for number in np.unique(place[found]).tolist()}
 
 
-def _prepend(pairs: list[_Pairs], key: str, values: list[Any], kind: int) -> None:
-    """Before the others of its key: what stood in a column is the first."""
-    for row, value in zip(pairs, values, strict=True):
-        if value is not None:
-            row.insert(0, (key, value if kind in _TEXTS_OF_JSON else encode_value(value)))
+def _of_column(key: str, array: pa.Array, kind: int) -> _Entries:
+    """The values of this column as entries of the map."""
+    rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+    keys = pa.repeat(pa.scalar(key, pa.string()), len(rows))
+    return _Entries(rows, keys, _encoded(plain(array).drop_null(), kind))
 
 
-def _taken(pairs: list[_Pairs], key: str, kind: int, is_free: list[bool] | None) -> list[Value] | None:
-    """Of each row the value of its first entry of this key, which is taken out of the map, where it is of this kind and
-    the column is free. None: no row has one."""
-    values: list[Value] = [None] * len(pairs)
-    found = False
-    for number, row in enumerate(pairs):
-        if is_free is not None and not is_free[number]:
-            continue
-        at = next((at for at, (name, _) in enumerate(row) if name == key), None)
-        if at is not None and kind_of(row[at][1]) == kind:
-            text = row.pop(at)[1]
-            values[number] = text if kind in _TEXTS_OF_JSON else decode_value(text)
-            found = True
-    return values if found else None
+def _map_of(parts: list[_Entries], rows: int) -> pa.Array:
+    """The map of so many rows, in each of which the entries of these parts stand in their order."""
+    row = np.concatenate([part.rows for part in parts])
+    order = pa.array(np.argsort(row, kind="stable"))
+    offsets = np.append(0, np.cumsum(np.bincount(row, minlength=rows)))
+    keys, items = (pa.concat_arrays(arrays).take(order) for arrays in zip(*(part[1:] for part in parts), strict=True))
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items)
+
+
+def _encoded(values: pa.Array, kind: int) -> pa.Array:
+    """The typed JSON of each of these."""
+    if kind in _TEXTS_OF_JSON:
+        return values
+    if kind == INT:
+        return values.cast(pa.string())
+    # Doubles by their bits: 0.0 is not -0.0.
+    coded = (values.view(pa.int64()) if kind == DOUBLE else values).dictionary_encode()
+    different = coded.dictionary.view(pa.float64()) if kind == DOUBLE else coded.dictionary
+    texts = pc.binary_join_element_wise('"', different, '"', "") if kind == STRING else None
+    return _mended(texts, _UNQUOTED, different, encode_value, pa.string()).take(coded.indices)
+
+
+def _decoded(texts: pa.Array, kind: int) -> pa.Array:
+    """The values of this kind that these typed JSONs are; null: one of another kind."""
+    coded = texts.dictionary_encode()
+    values = pc.utf8_slice_codeunits(coded.dictionary, 1, -1) if kind == STRING else None
+    column_type = COLUMN_TYPES[kind][1]
+    return _mended(values, _QUOTED, coded.dictionary, partial(_value, kind), column_type).take(coded.indices)
+
+
+def _mended(
+    quick: pa.Array | None, pattern: str, given: pa.Array, convert: Callable[[Any], Any], column_type: pa.DataType
+) -> pa.Array:
+    """What the given become: `quick` where they match the pattern, all else one by one."""
+    if quick is None:
+        return pa.array([convert(value) for value in given.to_pylist()], column_type)
+    is_odd = pc.invert(pc.match_substring_regex(given, pattern))
+    odd = [convert(value) for value in given.filter(is_odd).to_pylist()]
+    return pc.replace_with_mask(quick, is_odd, pa.array(odd, column_type))
+
+
+def _value(kind: int, text: str) -> Any:
+    if kind_of(text) != kind:
+        return None
+    return text if kind in _TEXTS_OF_JSON else decode_value(text)
+
+
+def _nulls(array: pa.Array | None) -> Any:
+    return None if array is None else array.is_null().to_numpy(zero_copy_only=False)
 
 
 def _patched(array: pa.Array, rows: Any, fresh: pa.Array) -> pa.Array:
@@ -122,7 +165,3 @@ def _patched(array: pa.Array, rows: Any, fresh: pa.Array) -> pa.Array:
     place = np.arange(len(array))
     place[rows] = len(array) + np.arange(len(rows))
     return pa.concat_arrays([array, fresh]).take(pa.array(place))
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
