@@ -29,6 +29,6 @@ def codes(array: pa.Array) -> tuple[Any, pa.Array]:
 
 def changes(array: pa.Array) -> Any:
     """For each row whether it has another value than the row before; of the first it is said. No row has null."""
-    values = plain(array)
+    values = array.indices if pa.types.is_dictionary(array.type) else array  # a dictionary has a value once
     differs = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
     return np.append(True, differs)

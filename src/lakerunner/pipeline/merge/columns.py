@@ -28,7 +28,7 @@ _LOOK_ROWS = 4096
 @dataclass(frozen=True)
 class Unified:
     """`kinds` are those of the shredded attributes that the merged segment has, by the column's name; `given` the same
-    of each input; `keys` those of the first by scope and key."""
+    of each input; `keys` and `given_keys` are these by scope and key."""
 
     schema: pa.Schema
     columns: tuple[Column, ...]
@@ -37,12 +37,18 @@ class Unified:
 
     @cached_property
     def keys(self) -> dict[Scope, dict[str, int]]:
-        return {
-            scope: {
-                name[len(scope.prefix) :]: kind for name, kind in self.kinds.items() if name.startswith(scope.prefix)
-            }
-            for scope in SCOPES
-        }
+        return _by_scope(self.kinds)
+
+    @cached_property
+    def given_keys(self) -> list[dict[Scope, dict[str, int]]]:
+        return [_by_scope(kinds) for kinds in self.given]
+
+
+def _by_scope(kinds: Mapping[str, int]) -> dict[Scope, dict[str, int]]:
+    return {
+        scope: {name.removeprefix(scope.prefix): kind for name, kind in kinds.items() if name.startswith(scope.prefix)}
+        for scope in SCOPES
+    }
 
 
 def unify(spec: SignalSpec, inputs: Sequence[Opened]) -> Unified:

@@ -6,7 +6,7 @@ A text key is compared by its bytes.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,21 +20,40 @@ class Keys:
     """The sort columns of a batch, whose rows are in order."""
 
     def __init__(self, batch: pa.RecordBatch, sort_by: Sequence[str]) -> None:
-        self.columns = [comparable(batch.column(name)) for name in sort_by]
+        self._values = [_value_at(batch.column(name)) for name in sort_by]
         self.rows: int = batch.num_rows
 
     def at(self, row: int) -> Key:
-        return tuple(
-            column[row].item() if isinstance(column, np.ndarray) else column[row].as_py() for column in self.columns
-        )
+        return tuple(value_at(row) for value_at in self._values)
 
     def below(self, key: Key, start: int) -> int:
         """The first row from `start` on that is not before this key."""
-        return bisect_left(range(self.rows), key, start, key=self.at)
+        return self._span(key, start)[0]
 
     def through(self, key: Key, start: int) -> int:
         """The first row from `start` on that is after this key."""
-        return bisect_right(range(self.rows), key, start, key=self.at)
+        return self._span(key, start)[1]
+
+    def _span(self, key: Key, start: int) -> tuple[int, int]:
+        """Both. Rows that are equal in some columns are in the order of the next."""
+        stop = self.rows
+        for value_at, value in zip(self._values, key, strict=True):
+            start = bisect_left(range(stop), value, start, key=value_at)
+            if start == stop:
+                break
+            stop = bisect_right(range(stop), value, start, key=value_at)
+        return start, stop
+
+
+def _value_at(array: pa.Array) -> Callable[[int], Any]:
+    """What gives the value of a row."""
+    column = comparable(array)
+    if isinstance(column, np.ndarray):
+        return column.item
+    if pa.types.is_dictionary(column.type):
+        codes, values = column.indices.to_numpy(), column.dictionary.to_pylist()
+        return lambda row: values[codes[row]]
+    return lambda row: column[row].as_py()
 
 
 def comparable(array: pa.Array) -> Any:

@@ -11,7 +11,6 @@ import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -71,7 +70,7 @@ class Opened:
                     f"the file has {path.stat().st_size} bytes and {self.metadata.num_rows} rows, "
                     f"the index says {segment.bytes} and {segment.rows}"
                 )
-            self.schema: pa.Schema = self._open(()).schema_arrow
+            self.schema: pa.Schema = self.metadata.schema.to_arrow_schema()
             if self.schema.names != [column.name for column in segment.columns]:
                 raise ValueError("the file has other columns than the index says")
 
@@ -145,9 +144,10 @@ class Opened:
         """About so many rows at this part of the file, 0 its start and 1 its end."""
         group, place = divmod(part * self.metadata.num_row_groups, 1)
         with explained(self.segment), self._open(self.coded) as file:
-            skipped = int(place * self.metadata.row_group(int(group)).num_rows) // rows
-            batches = file.iter_batches(batch_size=rows, row_groups=[int(group)], use_threads=False)
-            return next(islice(batches, skipped, None))
+            skipped = int(place * self.metadata.row_group(int(group)).num_rows) // rows * rows
+            # One batch and not many: each costs something for every column.
+            batch = next(file.iter_batches(batch_size=skipped + rows, row_groups=[int(group)], use_threads=False))
+            return batch.slice(skipped)
 
     def _open(self, coded: Sequence[str] | frozenset[str], buffer_bytes: int = BUFFER_BYTES) -> pq.ParquetFile:
         return pq.ParquetFile(

@@ -13,7 +13,7 @@ digests in a first reading (pipeline/merge/runs.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ __all__ = ["Damaged", "Merged", "Opened", "merged", "open_segments"]
 # Of the memory, the windows take one part in so many; the rest is what is being put together, sorted and written.
 _WINDOWS = 10
 _LEAST_ROWS = 128
+_LARGE = 16  # a batch of one part in so many of the memory
 _DIGEST_BYTES = 64  # of a row whose digest is compared with others
 # Likewise the bytes that are read ahead of each column; the least makes a read of the disk worth its while.
 _BUFFERS, _LEAST_BUFFER, _MOST_BUFFER = 16, 4 << 10, 256 << 10
@@ -67,8 +68,8 @@ class Merged:
         rows = size = 0
         for step in self._steps():
             taken += step
-            rows += sum(part.batch.num_rows for part in step)
-            size += sum(part.batch.num_rows * self.inputs[part.input].row_bytes for part in step)
+            rows += sum(part.rows for part in step)
+            size += sum(part.rows * self.inputs[part.input].row_bytes for part in step)
             if rows >= self.spec.row_group_rows or size * _WINDOWS >= self.memory:
                 yield from self._assembled(taken)
                 rows = size = 0
@@ -86,7 +87,7 @@ class Merged:
             batch = self.inputs[chosen].run(number / RUNS, RUN_ROWS)
             if batch.nbytes > RUN_BYTES:
                 batch = batch.slice(0, batch.num_rows * RUN_BYTES // batch.nbytes)
-            runs.append(Taken(chosen, batch))
+            runs.append(Taken(chosen, batch, 0, batch.num_rows))
         shaped = [self._shaped(run) for run in runs]
         arrays = [_joined([columns[field.name] for columns in shaped]) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -110,8 +111,8 @@ class Merged:
                 continue
             # All rows are at the bound or after it: whose last row is there may have more of the same.
             short = [window for window in windows if not window.is_done and window.last == bound]
-            is_full = sum(window.size for window in windows) * _WINDOWS > 2 * self.memory
-            if is_full and any(window.batches > 1 for window in short):
+            is_long = any(window.batches > 1 for window in short)
+            if is_long and sum(window.size for window in windows) * _WINDOWS > 2 * self.memory:
                 yield from self._long_run([window for window in windows if window.first == bound], bound)
             else:
                 for window in short:
@@ -128,18 +129,19 @@ class Merged:
         place = 0
         for window in windows:
             for part in window.run(key):
-                chosen = part.batch
-                if keep is not None:
-                    chosen = chosen.filter(pa.array(keep[place : place + chosen.num_rows]))
-                place += part.batch.num_rows
+                if keep is None:
+                    yield [part]
+                    continue
+                chosen = part.batch.filter(pa.array(keep[place : place + part.rows]))
+                place += part.rows
                 if chosen.num_rows:
-                    yield [Taken(part.input, chosen)]
+                    yield [Taken(part.input, chosen, 0, chosen.num_rows)]
 
     def _identities(self, windows: Sequence[Window], key: Key) -> Iterator[tuple[Any, Any]]:
         """What tells the rows of this key apart. The windows stay as they are."""
         for window in windows:
             for part in window.again().run(key):
-                yield identities(self.spec, self._shaped(part), np.arange(part.batch.num_rows))
+                yield identities(self.spec, self._shaped(part), np.arange(part.rows))
 
     def _read(self, opened: Opened, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Batches of the rows that count, each as large as a window."""
@@ -155,7 +157,7 @@ class Merged:
 
     def _assembled(self, taken: list[Taken]) -> Iterator[pa.RecordBatch]:
         """These rows in order, at most a row group at a time."""
-        parts = sorted(taken, key=lambda part: part.input)
+        parts = _connected(sorted(taken, key=lambda part: part.input))
         taken.clear()  # what is not needed any more goes at once, here and below
         keys = [ranks(_joined([part.batch.column(name) for part in parts])) for name in self.spec.sort_by]
         order, is_same = sorted_order(keys)
@@ -171,8 +173,9 @@ class Merged:
                 columns[name] = _ordered(columns[name], places)
         batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=self.schema)
         columns.clear()
-        # Else the allocator keeps what was freed for a while, and as much again is taken from the system.
-        pa.default_memory_pool().release_unused()
+        if batch.nbytes * _LARGE >= self.memory:
+            # Else the allocator keeps what was freed for a while, and as much again is taken from the system.
+            pa.default_memory_pool().release_unused()
         for start in range(0, batch.num_rows, self.spec.row_group_rows):
             yield batch.slice(start, self.spec.row_group_rows)
 
@@ -183,18 +186,18 @@ class Merged:
         is_down = place[1:] < place[:-1]
         start = 0
         for part in parts:
-            stop = start + part.batch.num_rows
+            stop = start + part.rows
             if is_down[start : stop - 1].any():
                 raise Damaged(self.inputs[part.input].segment.id, "its rows are not in order")
             start = stop
 
     def _shaped(self, part: Taken) -> dict[str, pa.Array]:
         """The columns of the merged segment of these rows of one input."""
-        opened, batch, given = self.inputs[part.input], part.batch, self.unified.given[part.input]
-        columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
+        opened, batch = self.inputs[part.input], part.batch
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for scope in SCOPES:
-            own = {name[len(scope.prefix) :]: columns.pop(name) for name in given if name.startswith(scope.prefix)}
-            own_kinds = {key: given[scope.prefix + key] for key in own}
+            own_kinds = self.unified.given_keys[part.input][scope]
+            own = {key: columns.pop(scope.prefix + key) for key in own_kinds}
             try:
                 maps, moved = move(columns[scope.map_column], own, own_kinds, self.unified.keys[scope])
             except Corrupt as error:
@@ -210,6 +213,17 @@ def merged(
     """What these inputs make together. `wanted` says of each row of an input's batch, whose texts may be dictionaries,
     whether it counts at all."""
     return Merged(spec, tuple(inputs), unify(spec, inputs), memory, wanted, dedupe)
+
+
+def _connected(parts: Sequence[Taken]) -> list[Taken]:
+    """The same rows in fewer parts: each costs something for every column."""
+    found: list[Taken] = []
+    for part in parts:
+        if found and found[-1].goes_on_as(part):
+            found[-1] = replace(found[-1], stop=part.stop)
+        else:
+            found.append(part)
+    return found
 
 
 def _as(array: pa.Array | None, kind: pa.DataType, rows: int) -> pa.Array:

@@ -21,10 +21,24 @@ Read = Callable[[Opened, int], Iterator[tuple[int, pa.RecordBatch]]]
 
 @dataclass(frozen=True)
 class Taken:
-    """Rows of an input, by its number."""
+    """The rows of a batch of an input, by its number, from `start` to before `stop`."""
 
     input: int
-    batch: pa.RecordBatch
+    source: pa.RecordBatch
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        return self.source.slice(self.start, self.rows)
+
+    def goes_on_as(self, other: Taken) -> bool:
+        """Whether the other has the rows that follow on these."""
+        return self.source is other.source and self.stop == other.start
 
 
 @dataclass
@@ -116,4 +130,4 @@ class Window:
         if stop == chunk.keys.rows:
             self._chunks.popleft()
         if stop > start:
-            yield Taken(self.number, chunk.batch.slice(start, stop - start))
+            yield Taken(self.number, chunk.batch, start, stop)

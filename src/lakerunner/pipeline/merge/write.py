@@ -231,14 +231,18 @@ def _with_own_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _with_own(array: pa.Array) -> pa.Array:
-    used = pc.unique(array.indices).drop_null().to_numpy()
-    if len(used) == len(array.dictionary) and (used == np.arange(len(used))).all():
+    values = len(array.dictionary)
+    codes = (array.indices.fill_null(values) if array.indices.null_count else array.indices).to_numpy()
+    first = np.full(values + 1, len(codes))
+    first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several the last counts, which is the first row
+    used = np.flatnonzero(first[:values] < len(codes))
+    used = used[np.argsort(first[used])]
+    if len(used) == values and (used == np.arange(values)).all():
         return array
-    place = np.zeros(len(array.dictionary) + 1, np.int32)
+    place = np.zeros(values + 1, np.int32)
     place[used] = np.arange(len(used), dtype=np.int32)
-    indices = place[array.indices.fill_null(len(array.dictionary)).to_numpy()]
-    nulls = array.indices.is_null().to_numpy(zero_copy_only=False) if array.indices.null_count else None
-    return pa.DictionaryArray.from_arrays(pa.array(indices, mask=nulls), array.dictionary.take(pa.array(used)))
+    nulls = codes == values if array.indices.null_count else None
+    return pa.DictionaryArray.from_arrays(pa.array(place[codes], mask=nulls), array.dictionary.take(pa.array(used)))
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
