@@ -43,9 +43,9 @@ from lakerunner.query.metrics.window_kernels import copied, in_order
 if TYPE_CHECKING:
     from lakerunner.query.metrics.segments import MetricSegments
 
-BLOCK_WINDOWS = 1_000_000  # each of about 100 bytes
-BLOCK_SKETCHES = 62_500  # windows that are read with their sketches, of a hundred buckets or two
-_BESIDE = 4  # as of samples
+# Windows, each of about 100 bytes; smaller blocks would decode row groups that they share once each. With sketches, of
+# a hundred buckets or two, less.
+BLOCK_WINDOWS, BLOCK_SKETCHES = 1_000_000, 62_500
 _NUMBERS = (Kind.NUMBER, Kind.SENT)
 _UNCOUNTED = -1
 _NOTHING: Any = np.zeros(0, np.int64)
@@ -93,7 +93,7 @@ class RolledBlocks:
         self._add(Account(seconds={"series": time.monotonic() - began}))
         _check_kinds(layout)
         most = BLOCK_SKETCHES if rolled.SKETCH in self._facts else BLOCK_WINDOWS
-        for block in layout.blocks(self._selection.shard, most, _BESIDE):
+        for block in layout.blocks(self._selection.shard, most):
             yield partial(self._block, segments, tables, block)
 
     def _block(self, segments: tuple[Segment, ...], tables: tuple[SeriesTable, ...], block: Block) -> Rolled:
