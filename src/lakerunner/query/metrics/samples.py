@@ -308,7 +308,9 @@ def _spread(block: Block, reading: Reading, test: Test) -> Samples:
         np.concatenate([getattr(one, name) for one in flats])
         for name in ("group", "entry", "text", "times", "values", "starts")
     )
-    known = texts.all
+    known = sorted(texts.all)  # in whatever order segments bring them, series come in this one, and sums have its bits
+    place = {one: n for n, one in enumerate(known)}
+    text = np.array([place[one] for one in texts.all], np.int64)[text]
     further = [layout.further[n] for n in part.groups.tolist()]
     allowed = {name: np.array([all(one(t) for one in test.of(name)) for t in known]) for name in set(further) if name}
     allowed[""] = np.ones(len(known), bool)
