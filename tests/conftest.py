@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,10 @@ if not RANDOM:
     # Hypothesis draws some of its values from the constants of the modules that are loaded by now: those are others
     # with every change, and with every order of tests.
     pytest.MonkeyPatch().setattr(providers, "_get_local_constants", lambda: providers._local_constants)
+
+# A shell's job in the background does not hear of Ctrl-C, nor would the programs it starts, which tests stop that way.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What a test does not say a limit for may take as long as a busy machine takes; httpx gives up after five seconds.
 for part in ("connect", "read", "write", "pool"):
