@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from metric_lake import NS
-from test_metric_tiers import DAY, HOUR, MINUTE, T0, Tiered, ask, delta, same, series, small
+from tiered_lake import DAY, HOUR, MINUTE, T0, Tiered, ask, delta, same, series, small
 
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.plan.vectors.values import Steps

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from metric_lake import NS
 from sample_lake import OWN
-from test_metric_tiers import MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, same, series, small
+from tiered_lake import MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, same, series, small
 
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.time import SECOND_NS

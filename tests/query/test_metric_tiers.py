@@ -16,7 +16,7 @@ import pytest
 from metric_lake import NS, MetricLake, gauge, metric
 from rollup_oracle import RollupLake, points_of, rolled_up
 from sample_lake import OWN
-from tiered_lake import HOUR, MINUTE, T0, Tiered, ask, roll_up, same, series, tiered
+from tiered_lake import HOUR, MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, roll_up, same, series, small, tiered
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.tier import RAW, TIERS, window_end
@@ -193,27 +193,6 @@ def test_every_query_gives_what_raw_points_give(seed: int, add_rollups: Any, tmp
 # What windows cannot give
 
 
-def small(
-    directory: Path, *fills: Any, tiers: tuple[int, ...] = TIERS[:3], collectors: tuple[str, ...] = ("default",)
-) -> Tiered:
-    """All of it is rolled up."""
-    lake = MetricLake(directory)
-    for collector in collectors:
-        lake.add(*fills, collector=collector)
-    made = tiered(lake)
-    points = points_of(lake, lake.segments)
-    made.index.roll(one.id for one in lake.segments)
-    for tier in tiers:
-        segments = made.index.add(tier, points, rolled_up(points, tier, lambda *_: True))
-        if tier != tiers[-1]:
-            made.index.roll(one.id for one in segments)
-    return made
-
-
-NUMBERS: list[tuple[int, float | None]] = [(T0 + n * 10_000, float(n % 50)) for n in range(120)]
-STEPS = Steps(T0 + 10 * MINUTE, T0 + 20 * MINUTE, 5 * MINUTE)
-
-
 def read_of(made: Tiered, text: str, steps: Steps = STEPS) -> Read:
     """Of the one fragment, whose answer is that of raw points."""
     found, answer = ask(made, text, steps, raw=False)
@@ -221,17 +200,6 @@ def read_of(made: Tiered, text: str, steps: Steps = STEPS) -> Read:
     assert found
     (read,) = answer.reads
     return read
-
-
-def delta(name: str) -> Any:
-    def fill(one: Any) -> None:
-        one.sum.aggregation_temporality = 1
-        for time, value in NUMBERS:
-            one.sum.data_points.add(
-                time_unix_nano=time * NS, start_time_unix_nano=(time - 10_000) * NS, as_double=value or 0
-            )
-
-    return metric(name, fill)
 
 
 def histogram(name: str) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from metric_lake import NS, MetricLake, metric
-from rollup_oracle import RollupLake
+from rollup_oracle import RollupLake, points_of, rolled_up
 from sample_lake import OWN
 
 from lakerunner.model.labels import labels_text
@@ -30,6 +31,8 @@ from lakerunner.query.workers import OneWorker
 
 T0 = 1_704_067_200_000  # a multiple of every tier
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
+NUMBERS: list[tuple[int, float | None]] = [(T0 + n * 10_000, float(n % 50)) for n in range(120)]
+STEPS = Steps(T0 + 10 * MINUTE, T0 + 20 * MINUTE, 5 * MINUTE)
 
 
 @dataclass
@@ -118,3 +121,31 @@ def same_histograms(some: Sequence[Histogram], others: Sequence[Histogram]) -> N
         assert equal(replace(one, sum=0.0), replace(other, sum=0.0)), (one, other)
         assert one.reset_hint == other.reset_hint
         np.testing.assert_allclose(one.sum, other.sum, rtol=1e-12, atol=1e-9)
+
+
+def small(
+    directory: Path, *fills: Any, tiers: tuple[int, ...] = TIERS[:3], collectors: tuple[str, ...] = ("default",)
+) -> Tiered:
+    """All of it is rolled up."""
+    lake = MetricLake(directory)
+    for collector in collectors:
+        lake.add(*fills, collector=collector)
+    made = tiered(lake)
+    points = points_of(lake, lake.segments)
+    made.index.roll(one.id for one in lake.segments)
+    for tier in tiers:
+        segments = made.index.add(tier, points, rolled_up(points, tier, lambda *_: True))
+        if tier != tiers[-1]:
+            made.index.roll(one.id for one in segments)
+    return made
+
+
+def delta(name: str) -> Any:
+    def fill(one: Any) -> None:
+        one.sum.aggregation_temporality = 1
+        for time, value in NUMBERS:
+            one.sum.data_points.add(
+                time_unix_nano=time * NS, start_time_unix_nano=(time - 10_000) * NS, as_double=value or 0
+            )
+
+    return metric(name, fill)
