@@ -59,21 +59,34 @@ class Terminal:
     def interrupt(self) -> None:
         self.popen.send_signal(signal.SIGINT)
 
+    def interrupt_line(self) -> None:
+        """Ctrl-C while a line is typed, until there is a new prompt: Python hears of one that comes while readline
+        still works on the last key with the next key only, so a person would press it again."""
+        deadline = time.monotonic() + SECONDS
+        while "sql> " not in self.seen:
+            assert time.monotonic() < deadline, f"Ctrl-C is not heard: {self.seen!r}"
+            self.interrupt()
+            self._look(1.0)
+
     def wait_for(self, words: str) -> str:
         """Until these words are on the screen; what stood before and with them, which is then forgotten."""
         deadline = time.monotonic() + SECONDS
         while words not in self.seen:
             assert time.monotonic() < deadline, f"{words!r} did not come: {self.seen!r}"
-            if select.select([self._descriptor], [], [], 0.1)[0]:
-                try:
-                    piece = os.read(self._descriptor, 65536)
-                except OSError:
-                    piece = b""
-                assert piece, f"it ended before {words!r}: {self.seen!r}"
-                self._show(self._rest + self._decoder.decode(piece))
+            self._look(0.1)
         at = self.seen.index(words) + len(words)
         before, self.seen = self.seen[:at], self.seen[at:]
         return before
+
+    def _look(self, seconds: float) -> None:
+        """At what comes next, if something does."""
+        if select.select([self._descriptor], [], [], seconds)[0]:
+            try:
+                piece = os.read(self._descriptor, 65536)
+            except OSError:
+                piece = b""
+            assert piece, f"it ended: {self.seen!r}"
+            self._show(self._rest + self._decoder.decode(piece))
 
     def _show(self, text: str) -> None:
         cut = re.search(r"(\r|\x1b(\[[0-9;?]*)?)?$", text)
@@ -171,7 +184,7 @@ def test_ctrl_c_stops_the_query_and_stays(url: str, engine: ScriptedEngine, tmp_
         screen.wait_for("sql> ")
         screen.type("select")
         screen.wait_for("select")
-        screen.interrupt()
+        screen.interrupt_line()
         screen.enter("select 1;")
         assert "│ 1 │" in screen.wait_for("1 row\n")
 
