@@ -29,6 +29,7 @@ from lakerunner.plan.spark import SparkPlan
 
 _AT_ONCE = 2
 _WAIT_SECONDS = 10.0
+_AGAIN_SECONDS = 0.5
 _TASKS_PER_SLOT = 4  # smaller groups, so that one large segment does not keep all others waiting
 _BATCH_ROWS = 2048
 _SETTINGS = {
@@ -124,9 +125,7 @@ class SparkRun:
             if self._stopped:
                 raise UserError("the query was cancelled")
             self._session = session
-            self._timer = threading.Timer(seconds, self._stop, ("late",))
-            self._timer.daemon = True
-            self._timer.start()
+            self._wait(seconds, "late")
         session.sparkContext.setJobGroup(self._group, "query", interruptOnCancel=True)
 
     def ended(self) -> None:
@@ -147,8 +146,18 @@ class SparkRun:
         with self._lock:
             self._stopped = self._stopped or why
             if self._session is not None:
-                # PySpark has only the call that misses the jobs which are about to begin.
+                # PySpark has only the call that misses the jobs which are about to begin. This one misses the stages of
+                # a query that is still planned, which begin on their own: it is made again until the query has ended.
                 self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+                self._wait(_AGAIN_SECONDS, why)
+
+    def _wait(self, seconds: float, why: str) -> None:
+        """Before it is stopped, unless it ends."""
+        if self._timer:
+            self._timer.cancel()
+        self._timer = threading.Timer(seconds, self._stop, (why,))
+        self._timer.daemon = True
+        self._timer.start()
 
 
 def _own_session(session: SparkSession) -> SparkSession:
