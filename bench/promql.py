@@ -33,8 +33,9 @@ import httpx
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from _samples import END_MS, HOUR_MS, OPENING_MS, SampleLake, load_prometheus, sample_lake
-from servers.lake import free_port, lakerunner, query_api, wait_until
+from servers.lake import lakerunner, query_api, wait_until
 from servers.peers import running_peer
+from servers.ports import free_port
 
 _NEAR = 1e-12  # sums are added up in another order than Prometheus' own
 
