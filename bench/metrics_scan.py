@@ -8,7 +8,7 @@ machine that does other work the second one says more.
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -33,8 +33,11 @@ INFO = (Matcher("__name__", "=", "target_info"),)
 
 
 def main() -> None:
-    directory = Path(sys.argv[1] if len(sys.argv) > 1 else "/tmp/lakerunner-metrics-bench")
-    lake = metrics_lake(directory, int(sys.argv[2]) if len(sys.argv) > 2 else 119)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="?", type=Path, default=Path("/tmp/lakerunner-metrics-bench"))
+    parser.add_argument("segments", nargs="?", type=int, default=119)
+    directory, segments = vars(parser.parse_args()).values()
+    lake = metrics_lake(directory, segments)
     print(f"{lake.rows} samples in {len(lake.segments)} segments, {sum(s.bytes for s in lake.segments)} bytes")
     duck = _best("DuckDB, SELECT timestamp, value", _duckdb(lake))
     arrow = _best("Arrow, the same columns", _arrow(lake))
