@@ -12,18 +12,17 @@ from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import UserError
 from lakerunner.model.hll import RELATIVE_ERROR
 from lakerunner.model.tier import TIER_NAMES, TIERS
-from lakerunner.model.time import iso_time
+from lakerunner.model.time import MS_NS, iso_time
 from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion
 
 DEFAULT_METRICS = 100
 _WINDOWS = 48  # about as many as one looks at
-_MS_NS = 1_000_000
 _FLAGS = {"": False, "0": False, "false": False, "1": True, "true": True}
 
 
 def cardinality_question(given: Mapping[str, str], now_ns: int) -> CardinalityQuestion:
     time = time_range(given, now_ns, ("start", "end"))
-    start, end = time.start_ns // _MS_NS, -(-time.end_ns // _MS_NS)
+    start, end = time.start_ns // MS_NS, -(-time.end_ns // MS_NS)
     labels = _FLAGS.get(given.get("labels", "").lower())
     if labels is None:
         raise UserError("labels must be 1 or 0")
@@ -48,7 +47,7 @@ def cardinality_json(question: CardinalityQuestion, found: Cardinality) -> dict[
         "step": question.step_ms,
         "windows": [
             {
-                "end": iso_time(end * _MS_NS),
+                "end": iso_time(end * MS_NS),
                 "tiers": [TIER_NAMES[tier] for tier in tiers],
                 "over": end <= question.now_ms,
             }

@@ -42,13 +42,13 @@ from lakerunner.api.time_range import time_range
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import LakerunnerError, NotFound
 from lakerunner.model.labels import NAME
+from lakerunner.model.time import MS_NS
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.promql.parse import parse
 from lakerunner.query.metrics.answer import Listing, MetricsAnswer, MetricsLake
 from lakerunner.query.metrics.reads import to_json
 
 PROGRESS_SECONDS = 0.5
-_MS_NS = 1_000_000
 _ALL = 1 << 62
 _SERIES_ENDINGS = ("_bucket", "_sum", "_count", "_total")
 _logger = logging.getLogger("lakerunner.api.native")
@@ -157,7 +157,7 @@ class NativeMetricsApi:
             named = Matcher(NAME, "=", metric)
             selectors = [(named, *matchers) for matchers in selectors] or [(named,)]
         time = time_range(body, now_ns)
-        return _Wanted(caller, selectors, -(-time.start_ns // _MS_NS), (time.end_ns - 1) // _MS_NS, metric, now_ns)
+        return _Wanted(caller, selectors, -(-time.start_ns // MS_NS), (time.end_ns - 1) // MS_NS, metric, now_ns)
 
     async def _listed(
         self, request: Request, wanted: _Wanted, work: Callable[..., Listing], most: int = MAX_LISTED

@@ -9,12 +9,12 @@ from typing import Any
 
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import UserError
+from lakerunner.model.time import MS_NS
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.answer import MetricsQuestion
 
 MAX_POINTS = 11_000
 FORMS = ("sse", "json")
-_MS_NS = 1_000_000
 _SECONDS = (1, 5, 10, 30, 60, 120, 300, 600, 1200, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 86_400)
 _POINTS = 400  # about as many as a graph is wide
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
@@ -62,7 +62,7 @@ def usual_step(range_ms: int) -> int:
 def _steps(body: Mapping[str, Any], now_ns: int, *, instant: bool) -> Steps:
     """From `s` on, up to `e`; an instant is at `e`."""
     time = time_range(body, now_ns)
-    start, end = -(-time.start_ns // _MS_NS), time.end_ns // _MS_NS
+    start, end = -(-time.start_ns // MS_NS), time.end_ns // MS_NS
     if instant or end < start:
         return Steps(end, end)
     step = step_in(body.get("step")) or usual_step(end - start)

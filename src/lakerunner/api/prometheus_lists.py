@@ -24,7 +24,7 @@ from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
-from lakerunner.model.time import MAX_NS, MIN_NS
+from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS
 from lakerunner.plan.vectors.expression import Expression, Matcher, Selector, parts
 from lakerunner.plan.vectors.histogram_text import json_number
 from lakerunner.promql.parse import parse, parse_selector
@@ -33,7 +33,6 @@ from lakerunner.query.metrics.answer import Listing, MetricsLake
 
 Selectors = list[tuple[Matcher, ...]]
 MAX_SELECTORS = 256
-_MS_NS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def _few(selectors: Selectors) -> Selectors:
 def _time_range(given: Parameters) -> tuple[int, int]:
     """In ms, both ends included; the end may be before the start."""
     start, end = given.time("start", MIN_NS), given.time("end", MAX_NS)
-    return max(start // _MS_NS, MIN_MS), end // _MS_NS
+    return max(start // MS_NS, MIN_MS), end // MS_NS
 
 
 def _number(given: Parameters, name: str) -> int:

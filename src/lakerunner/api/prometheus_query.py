@@ -27,12 +27,12 @@ from lakerunner.api.prometheus_response import TRUNCATED, account_warnings, note
 from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
+from lakerunner.model.time import MS_NS
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.answer import LOOKBACK_MS, Group, MetricsAnswer, MetricsLake, MetricsQuestion
 from lakerunner.query.metrics.reads import to_json
 
 MAX_POINTS = 11_000
-_MS_NS = 1_000_000
 _ALL = 1 << 62
 
 
@@ -48,7 +48,7 @@ class Asked:
     @classmethod
     def instant(cls, given: Parameters, now_ns: int) -> Asked:
         limit = given.count("limit")
-        at = given.time("time", now_ns) // _MS_NS
+        at = given.time("time", now_ns) // MS_NS
         return cls._of(given, Steps(*[_within("time", at)] * 2), limit, now_ns, instant=True)
 
     @classmethod
@@ -58,7 +58,7 @@ class Asked:
         if end < start:
             raise invalid("end", "end timestamp must not be before start time")
         step = given.duration("step")
-        if step < _MS_NS:
+        if step < MS_NS:
             why = "zero or negative query resolution step widths are not accepted. Try a positive integer"
             raise invalid("step", why)
         if (end - start) // step > MAX_POINTS:
@@ -67,7 +67,7 @@ class Asked:
                 f"exceeded maximum resolution of {MAX_POINTS:,} points per timeseries. "
                 "Try decreasing the query resolution (?step=XX)",
             )
-        steps = Steps(_within("start", start // _MS_NS), _within("end", end // _MS_NS), step // _MS_NS)
+        steps = Steps(_within("start", start // MS_NS), _within("end", end // MS_NS), step // MS_NS)
         return cls._of(given, steps, limit, now_ns, instant=False)
 
     @classmethod
@@ -98,7 +98,7 @@ def _lookback(text: str) -> int:
     if not text:
         return LOOKBACK_MS
     try:
-        asked = read_duration("lookback_delta", text) // _MS_NS
+        asked = read_duration("lookback_delta", text) // MS_NS
     except Refused as error:
         why = error.message.partition(": ")[2]
         raise Refused(BAD_DATA, f"error parsing lookback delta duration: {why}") from error

@@ -15,9 +15,7 @@ from lakerunner.index.expiry import expired_before, expiry_of
 from lakerunner.model.expiry import Expiry
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import Interval, Tiles, tiled
-from lakerunner.model.time import MAX_NS, MIN_NS
-
-_NS_PER_MS = 1_000_000
+from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS
 
 
 def picked_rows(
@@ -31,9 +29,9 @@ def picked_rows(
     times = {"frequencies": finer, "start_ns": _first_ns(reach[0]), "end_ns": _first_ns(reach[1])}
     unrolled: dict[int, list[Interval]] = {}
     for frequency, start_ns, end_ns in transaction.rows("segments.unrolled", {**asked, **times}):
-        unrolled.setdefault(frequency, []).append((start_ns // _NS_PER_MS, (end_ns - 1) // _NS_PER_MS))
+        unrolled.setdefault(frequency, []).append((start_ns // MS_NS, (end_ns - 1) // MS_NS))
     before_ns = expired_before(transaction, asked)
-    tiles = tiled(reach, tier, unrolled, {one: (ns - 1) // _NS_PER_MS for one, ns in before_ns.items()})
+    tiles = tiled(reach, tier, unrolled, {one: (ns - 1) // MS_NS for one, ns in before_ns.items()})
     where = [
         (frequency, _first_ns(start), _first_ns(end))
         for frequency, intervals in tiles.items()
@@ -52,4 +50,4 @@ def picked_rows(
 
 def _first_ns(time_ms: int) -> int:
     """The first ns behind this ms."""
-    return min(max((time_ms + 1) * _NS_PER_MS, MIN_NS), MAX_NS)
+    return min(max((time_ms + 1) * MS_NS, MIN_NS), MAX_NS)

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakerunner.model.tier import RAW
-from lakerunner.model.time import SECOND_NS, time_text
-
-_NS_PER_MS = 1_000_000
+from lakerunner.model.time import MS_NS, SECOND_NS, time_text
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Expiry:
     def last_ms(self, frequency_ms: int = RAW) -> int | None:
         """The last ms of a row that may be gone; None: none is."""
         before_ns = self.before_ns.get(frequency_ms)
-        return None if before_ns is None else (before_ns - 1) // _NS_PER_MS
+        return None if before_ns is None else (before_ns - 1) // MS_NS
 
 
 NOTHING_EXPIRED = Expiry()

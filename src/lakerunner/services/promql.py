@@ -21,6 +21,7 @@ from rich.console import Console
 from lakerunner.api.errors import error_from
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.model.time import MS_NS
 from lakerunner.plan.vectors.histogram_text import json_number
 from lakerunner.query.metrics.reads import lines
 from lakerunner.services.ask import INCOMPLETE
@@ -29,7 +30,6 @@ from lakerunner.services.plot import Line, plot
 from lakerunner.services.show import drawn, error_text, progress_bar, show_rows, warn
 
 FORMS = ("plot", "table", "json", "csv")
-_MS_NS = 1_000_000
 _PLOT_HEIGHT, _PAGE_COLUMNS = 16, 100
 _ROUND_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
@@ -51,7 +51,7 @@ class Question:
         """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for, at
         whole steps; 0: as many as the server likes."""
         time = time_range({"s": self.start, "e": self.end}, now_ns)
-        start, end = time.start_ns // _MS_NS, time.end_ns // _MS_NS
+        start, end = time.start_ns // MS_NS, time.end_ns // MS_NS
         said: dict[str, Any] = {"q": self.text, "instant": self.instant, "partial": self.partial}
         said |= {"tier": "raw"} if self.raw else {}
         said |= {"explain": True} if self.explain else {}

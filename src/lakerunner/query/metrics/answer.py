@@ -10,6 +10,7 @@ from uuid import UUID
 from lakerunner.model.errors import UserError
 from lakerunner.model.tier import TIERS, window_end
 from lakerunner.model.tiling import Interval
+from lakerunner.model.time import MS_NS
 from lakerunner.plan.vectors.expression import Kind, Matcher
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
@@ -17,7 +18,6 @@ from lakerunner.query.account import Account
 from lakerunner.query.metrics.reads import Read
 
 LOOKBACK_MS = 300_000
-_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class CardinalityQuestion:
     @property
     def now_ms(self) -> int:
         """A window that ends after this is not over."""
-        return self.now_ns // _NS_PER_MS
+        return self.now_ns // MS_NS
 
     @property
     def reach(self) -> Interval:

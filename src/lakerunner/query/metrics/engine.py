@@ -15,7 +15,7 @@ from lakerunner.model.errors import TooLarge, Unavailable, UserError
 from lakerunner.model.expiry import NOTHING_EXPIRED
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import NO_TILES, Tiles, aligned, clipped
-from lakerunner.model.time import TimeRange
+from lakerunner.model.time import MS_NS, TimeRange
 from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.aggregations.split import NotSplit
 from lakerunner.plan.scan import Scan
@@ -57,7 +57,6 @@ from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.metrics.unit import Evaluate, Fetch, MetricsUnit
 from lakerunner.query.workers import Workers
 
-_NS_PER_MS = 1_000_000
 SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into parts, whoever works them out
 _SHARDS = 16
 _METADATA_MS = 24 * 3_600_000  # what was said of metrics in the last day
@@ -126,7 +125,7 @@ class MetricsEngine:
     def metadata(
         self, organization: UUID, *, metric: str | None, limit: int, limit_per_metric: int, now_ns: int
     ) -> Listing:
-        lists = self._lists(organization, now_ns // _NS_PER_MS - _METADATA_MS, now_ns // _NS_PER_MS, now_ns)
+        lists = self._lists(organization, now_ns // MS_NS - _METADATA_MS, now_ns // MS_NS, now_ns)
         return lists.metadata(metric, self._most(limit), limit_per_metric)
 
     def exemplars(self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int) -> Listing:

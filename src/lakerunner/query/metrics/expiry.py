@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from lakerunner.model.expiry import Expiry, expiry_text
 from lakerunner.model.tier import RAW, TIER_NAMES, window_end
 from lakerunner.model.tiling import Tiles
+from lakerunner.model.time import MS_NS
 from lakerunner.plan.vectors.expression import Selector
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.tiers import Guarded
 
-_NS_PER_MS = 1_000_000
 _NOT_YET = "what came late there is not rolled up yet"
 
 
@@ -35,7 +35,7 @@ class Gone:
 
     @property
     def until(self) -> str:
-        return expiry_text(self.end * _NS_PER_MS + 1)
+        return expiry_text(self.end * MS_NS + 1)
 
     def __add__(self, other: Gone) -> Gone:
         """Of the same fragment, at other times."""

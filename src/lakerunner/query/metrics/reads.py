@@ -13,10 +13,8 @@ from typing import Any
 
 from lakerunner.model.tier import RAW, TIER_NAMES
 from lakerunner.model.tiling import Tiles, joined
-from lakerunner.model.time import time_text
+from lakerunner.model.time import MS_NS, time_text
 from lakerunner.query.metrics.expiry import Gone
-
-_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -76,4 +74,4 @@ def to_json(reads: Sequence[Read]) -> list[dict[str, Any]]:
 
 
 def _text(time_ms: int) -> str:
-    return time_text(time_ms * _NS_PER_MS)
+    return time_text(time_ms * MS_NS)

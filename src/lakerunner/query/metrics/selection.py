@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
+from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange
 from lakerunner.plan.vectors.expression import Matcher
-
-_NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -34,5 +32,5 @@ class Selection:
     @property
     def time(self) -> TimeRange | None:
         """None: nothing can be there, as far from now as no timestamp can say."""
-        start, end = max((self.start + 1) * _NS_PER_MS, MIN_NS), min((self.end + 1) * _NS_PER_MS, MAX_NS)
+        start, end = max((self.start + 1) * MS_NS, MIN_NS), min((self.end + 1) * MS_NS, MAX_NS)
         return TimeRange(start, end) if start < end else None

@@ -25,14 +25,13 @@ from lakerunner.model.retention import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ROLLUPS, SCOPES
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier, window_end
-from lakerunner.model.time import MIN_NS, TimeRange, iso_time
+from lakerunner.model.time import MIN_NS, MS_NS, TimeRange, iso_time
 from lakerunner.services.checks.finding import ERROR, Findings, Lake, Scope
 from lakerunner.services.checks.reading import batches, opened
 from lakerunner.services.checks.row_digest import Digests, attribute_digests, row_digests
 
 CHECK = "rollups"
 MOST_ROWS = 5_000_000  # of the source, that are rolled up anew at once
-_MS_NS = 1_000_000
 _KEY = ("metric_name", "series", "timestamp")
 _SUMS = ("sum", "chq_rollup_sum", "chq_rollup_increase", "chq_rollup_reset_sum")
 _ERRORS = {"chq_rollup_sum": "chq_rollup_sum_error"}  # what the sum's rounding lost is a part of it
@@ -107,7 +106,7 @@ def _check_segment(
         raise Unfit("replaced meanwhile")
     tier = Tier(segment.organization, segment.collector, segment.signal, segment.frequency_ms)
     ends = _ends(segment, target)
-    if ends.start_ns - target * _MS_NS < max(horizon.since(segment.frequency_ms), horizon.since(target)):
+    if ends.start_ns - target * MS_NS < max(horizon.since(segment.frequency_ms), horizon.since(target)):
         raise Unfit("part of them is past its retention")
     used: list[Segment] = []
 
@@ -138,9 +137,9 @@ def _check_segment(
 
 def _ends(segment: Segment, target: int) -> TimeRange:
     """The windows of the target tier that the segment has rows in, as the times of their rows."""
-    first = window_end(segment.time.start_ns // _MS_NS, target)
-    last = window_end((segment.time.end_ns - 1) // _MS_NS, target)
-    return TimeRange(first * _MS_NS, last * _MS_NS + 1)
+    first = window_end(segment.time.start_ns // MS_NS, target)
+    last = window_end((segment.time.end_ns - 1) // MS_NS, target)
+    return TimeRange(first * MS_NS, last * MS_NS + 1)
 
 
 def _unchanged(lake: Lake, segments: list[Segment]) -> bool:
