@@ -59,14 +59,13 @@ class Terminal:
     def interrupt(self) -> None:
         self.popen.send_signal(signal.SIGINT)
 
-    def interrupt_line(self) -> None:
-        """Ctrl-C while a line is typed, until there is a new prompt: Python hears of one that comes while readline
-        still works on the last key with the next key only, so a person would press it again."""
+    def empty_line(self) -> None:
+        """Python hears of a Ctrl-C that comes while readline works on a key with the next key only: this one.
+        Of the prompt after it, readline leaves out the letters that it believes to stand there already."""
+        self.type("\n")
         deadline = time.monotonic() + SECONDS
-        while "sql> " not in self.seen:
-            assert time.monotonic() < deadline, f"Ctrl-C is not heard: {self.seen!r}"
-            self.interrupt()
-            self._look(1.0)
+        while self._look(0.5) or not self.seen.endswith("> "):
+            assert time.monotonic() < deadline, f"no prompt: {self.seen!r}"
 
     def wait_for(self, words: str) -> str:
         """Until these words are on the screen; what stood before and with them, which is then forgotten."""
@@ -78,15 +77,17 @@ class Terminal:
         before, self.seen = self.seen[:at], self.seen[at:]
         return before
 
-    def _look(self, seconds: float) -> None:
+    def _look(self, seconds: float) -> bool:
         """At what comes next, if something does."""
-        if select.select([self._descriptor], [], [], seconds)[0]:
-            try:
-                piece = os.read(self._descriptor, 65536)
-            except OSError:
-                piece = b""
-            assert piece, f"it ended: {self.seen!r}"
-            self._show(self._rest + self._decoder.decode(piece))
+        if not select.select([self._descriptor], [], [], seconds)[0]:
+            return False
+        try:
+            piece = os.read(self._descriptor, 65536)
+        except OSError:
+            piece = b""
+        assert piece, f"it ended: {self.seen!r}"
+        self._show(self._rest + self._decoder.decode(piece))
+        return True
 
     def _show(self, text: str) -> None:
         cut = re.search(r"(\r|\x1b(\[[0-9;?]*)?)?$", text)
@@ -184,8 +185,20 @@ def test_ctrl_c_stops_the_query_and_stays(url: str, engine: ScriptedEngine, tmp_
         screen.wait_for("sql> ")
         screen.type("select")
         screen.wait_for("select")
-        screen.interrupt_line()
-        screen.enter("select 1;")
+        screen.interrupt()
+        screen.empty_line()
+        screen.type("select 1;\n")
+        assert "│ 1 │" in screen.wait_for("1 row\n")
+
+
+def test_ctrl_c_however_often_never_ends_the_prompt(url: str, tmp_path: Path) -> None:
+    with terminal("--url", url, home=tmp_path) as screen:
+        screen.wait_for("sql> ")
+        for number in range(200):  # at all moments: in a line, and between two
+            screen.interrupt()
+            time.sleep(number % 7 * 0.0005)
+        screen.empty_line()
+        screen.type("select 1;\n")
         assert "│ 1 │" in screen.wait_for("1 row\n")
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.services.ask import BINARY, FORMS, Asking, ask
 from lakerunner.services.client import Client
+from lakerunner.services.interrupt import Interrupt
 from lakerunner.services.show import error_text, show_rows
 from lakerunner.services.statements import split_statements
 
@@ -40,6 +41,7 @@ class Prompt:
         self._read = read
         self._timing = False
         self._typed = ""
+        self._interrupt = Interrupt()
         self._commands: dict[str, Callable[[str], None]] = {
             "d": self._describe,
             "format": self._format,
@@ -51,16 +53,27 @@ class Prompt:
     def run(self) -> None:
         """Until the user leaves."""
         _say(rf"Lakerunner at {self._client.url}. \? helps, \q leaves.")
-        while True:
-            try:
-                line = self._read("...> " if self._typed.strip() else "sql> ")
-                self._take(line)
-            except KeyboardInterrupt:
-                self._typed = ""
-                _say("")
-            except EOFError:
-                _say("")
-                return
+        with self._interrupt.listening(), suppress(EOFError):
+            while True:
+                self._turn()
+        _say("")
+
+    def _turn(self) -> None:
+        try:
+            self._interrupt.hear()
+            self._take(self._line())
+            self._interrupt.forget()
+        except KeyboardInterrupt:
+            self._typed = ""
+            _say("")
+
+    def _line(self) -> str:
+        try:
+            return self._read("...> " if self._typed.strip() else "sql> ")
+        except SystemError as error:  # how `input` puts it where Ctrl-C is pressed twice at once
+            if isinstance(error.__cause__, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            raise
 
     def _take(self, line: str) -> None:
         if not self._typed.strip() and line.lstrip().startswith("\\"):
@@ -73,6 +86,7 @@ class Prompt:
     def _ask(self, text: str) -> None:
         began = time.monotonic()
         try:
+            self._interrupt.hear()
             ask(self._client, self._asking.about(text))
         except LakerunnerError as error:
             _say(error_text(error, "" if self._asking.prefix else text))
