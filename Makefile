@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+CROWD := -n auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help setup run test test-all conformance fuzz-promql check fix golden bench lock peers clean
+.PHONY: help setup run test test-heavy test-all conformance fuzz-promql check fix golden bench lock peers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -24,7 +25,10 @@ run: setup ## start everything with demo data and keep it running (Ctrl-C stops)
 	$(BIN)/lakerunner demo --home .lakerunner
 
 test: setup ## the tests, in as many processes as there are cores (four at most)
-	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/pytest -m "not slow and not heavy" $(CROWD)
+
+test-heavy: setup ## what takes longer: whole lakes started and killed, Spark sessions; CI runs it after `make test`
+	$(BIN)/pytest -m "heavy and not slow" $(CROWD)
 
 test-all: setup ## all tests, the slow ones too, on newly drawn examples
 	EXAMPLES=random $(BIN)/pytest

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import httpx
+import pytest
 
 from servers.lake import Lake, lake, query_api, wait_until
 from servers.postgres import fresh_database
 from suites.requests import drop, ended, request_of
 
+pytestmark = pytest.mark.heavy
 KEY_SECONDS = {"LAKERUNNER_KEY_CACHE_SECONDS": "0.2"}
 
 

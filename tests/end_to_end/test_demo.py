@@ -13,6 +13,7 @@ from servers.lake import LAKERUNNER, clean_environment
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.heavy
 def test_the_demo_is_right_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     home = tmp_path / "home"
     first, second = run(home), run(home)

@@ -30,6 +30,7 @@ from suites.pushed import lines_of, pushed_objects
 from suites.requests import request_of
 from suites.tenants import AMBER, BASIL, DAY, Tenant, TenantLake, tenant_lake
 
+pytestmark = pytest.mark.heavy
 OTHER = {AMBER: BASIL, BASIL: AMBER}
 _SECRET = re.compile(r"lrk_[\w-]{43}")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00")

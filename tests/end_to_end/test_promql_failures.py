@@ -20,7 +20,7 @@ from suites.cluster import EVERY_SECONDS, FRAGILE, HOUR_NS, METRIC_HOURS, SERIES
 START = START_NS // 1_000_000_000
 HOUR = 3600
 RATES = "sum by (zone) (rate(served_total[5m])) / ignoring (zone) group_left () stddev(served_total)"
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ def check(lake: ScriptedLake, cases: list[Case]) -> None:
     assert failures == [], f"{len(failures)} of {len(cases)}:\n" + "\n".join(failures)
 
 
+@pytest.mark.heavy
 def test_a_few_scripts_through_ingest_and_three_workers(tmp_path: Path) -> None:
     cases = cases_of([path for path in PATHS if path.name in FEW])
     with scripted_lake(tmp_path, cases, by_spark=False) as lake:

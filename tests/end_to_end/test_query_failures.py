@@ -25,7 +25,7 @@ ALL = SEGMENTS * ROWS
 EVERY_ROW = f"SELECT message, message || '{'x' * 1000}' AS padding FROM logs"
 STREAM = {"accept": "text/event-stream"}
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

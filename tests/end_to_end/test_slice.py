@@ -272,6 +272,7 @@ def test_health_and_metrics(running: Lake) -> None:
     assert 'lakerunner_objects_ended_total{signal="logs",state="done"}' in metrics
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(900)  # three starts
 def test_a_second_start_continues_with_the_data_and_stops_cleanly(tmp_path: Path) -> None:
     home = tmp_path / "home"

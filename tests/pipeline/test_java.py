@@ -111,6 +111,7 @@ close_session(session)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("master", ["local[2]", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.slow)])
 def test_spark_runs_where_no_java_is_installed(tmp_path: Path, master: str) -> None:
     tools = tmp_path / "tools"

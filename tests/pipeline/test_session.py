@@ -21,6 +21,8 @@ from lakerunner.pipeline.session import SparkSettings, close_session, open_sessi
 from servers.lake import wait_until
 from servers.spark import spark_session, spark_settings
 
+pytestmark = pytest.mark.heavy
+
 # Prints its processes once a task runs on both slots, then waits for its end.
 _PROCESS = """
 import json, os, sys, threading, time

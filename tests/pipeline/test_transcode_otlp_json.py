@@ -202,6 +202,7 @@ def test_any_request_comes_back_equal(signal: str, seed: int, numbers: bool, sna
         same(transcoded("otlp_json", signal, pretty), request)
 
 
+@pytest.mark.heavy
 def test_real_telemetry_comes_back_equal(shared_data: Path) -> None:
     files = sorted(shared_data.rglob("*.binpb.gz"))
     assert files

@@ -33,6 +33,8 @@ from servers.lake import wait_until
 from servers.spark import spark_session
 from suites.random_sql import RandomSql
 
+pytestmark = pytest.mark.heavy
+
 # One query a line; those above the blank line are asked in every run, the others take minutes.
 OFTEN, SELDOM = (part.splitlines() for part in (Path(__file__).parent / "spark.sql").read_text().split("\n\n"))
 

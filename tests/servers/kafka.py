@@ -30,6 +30,7 @@ _PACKAGES = (
 _FETCH_SECONDS = 300
 _START_SECONDS = 120
 _STARTS = 3
+_CLUSTER = "LakerunnerTestBroker0A"  # 16 bytes in base64
 
 _FETCH = """
 import sys
@@ -86,7 +87,7 @@ class KafkaBroker:
         small = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         self._java = (str(java), *small, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{libraries}/*")
         self._process: subprocess.Popen[bytes] | None = None
-        self._storage("format", "-t", self._storage("random-uuid"), "-c", str(self._properties))
+        self._storage("format", "-t", _CLUSTER, "-c", str(self._properties))
 
     def start(self) -> None:
         offset = self.log.stat().st_size if self.log.exists() else 0
@@ -106,12 +107,11 @@ class KafkaBroker:
             self._process.kill()
             self._process.wait()
 
-    def _storage(self, *arguments: str) -> str:
+    def _storage(self, *arguments: str) -> None:
         command = [*self._java, "kafka.tools.StorageTool", *arguments]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_START_SECONDS, check=False)
         if answer.returncode:
             raise RuntimeError(f"the Kafka storage tool failed:\n{answer.stdout}{answer.stderr}")
-        return answer.stdout.strip().splitlines()[-1]
 
 
 @contextmanager
