@@ -11,16 +11,16 @@ from index_values import ACME, OTHER, at_once, segment
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
-from lakerunner.model.fingerprint import field_fingerprints
+from lakerunner.model.fingerprint import MAX_FINGERPRINTS, field_fingerprints
 from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import tiled
-from lakerunner.model.time import MIN_NS, TimeRange
+from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Equals
 
 NS = 1_000_000
-TEN, MINUTE, FIVE, _, _ = TIERS
+TEN, MINUTE, FIVE, HOUR, DAY = TIERS
 
 
 def metrics(name: str, start: int, end: int, frequency: int = RAW, **changes: object) -> Segment:
@@ -103,6 +103,81 @@ def test_what_has_expired_where_raw_points_are_read_and_which_tiers_are_left(ind
     assert index.segments.pick_tiers(ACME.id, (0, 5 * MINUTE), TEN).expiry == Expiry(before_ns, (MINUTE,))
     assert index.segments.pick_tiers(ACME.id, (0, 5 * MINUTE), MINUTE).expiry == NOTHING_EXPIRED
     assert index.segments.pick_tiers(ACME.id, (2 * MINUTE, 5 * MINUTE), TEN).expiry == NOTHING_EXPIRED
+
+
+def in_vain(index: Index, frequency: int, *segments: Segment) -> None:
+    """Rollups have been waited for, and some tier keeps their time."""
+    last = max(one.time.end_ns for one in segments)
+    cutoff = Cutoff("metrics", frequency, last, MIN_NS, last, MAX_NS)
+    assert len(index.sweep.expire(ACME.id, cutoff, [one.id for one in segments], NS)) == len(segments)
+
+
+def test_rows_that_expired_before_they_were_rolled_up(index: Index) -> None:
+    held = {name: field_fingerprints("metric_name", [name]) for name in ("up", "down")}
+    rolled = metrics("rolled", 1, MINUTE, rolled=True, fingerprints=held["up"])
+    some = [metrics("a", MINUTE + 1, 90_000, fingerprints=held["up"]), metrics("b", 85_000, 2 * MINUTE)]
+    other = metrics("other", 3 * MINUTE, 3 * MINUTE + 5, fingerprints=held["down"], collector="d")
+    next_hour = metrics("next", HOUR + 1, HOUR + 9, fingerprints=held["up"])
+    commit(index, rolled, *some, other, next_hour)
+    in_vain(index, RAW, rolled, *some, other, next_hour)
+    reach = (0, 2 * HOUR)
+    before_ns = {RAW: (HOUR + 9) * NS + 1}
+    found = index.segments.pick_tiers(ACME.id, reach, HOUR)
+    times = ((MINUTE, 2 * MINUTE), (3 * MINUTE - 1, 3 * MINUTE + 5), (HOUR, HOUR + 9))
+    assert (found.tiles, found.segments) == ({HOUR: (reach,)}, ())
+    assert found.expiry == Expiry(before_ns, (), {RAW: times})
+
+    def of(metric: str, *over: int) -> object:
+        asked = (Equals("metric_name", (metric,)),)
+        return index.segments.pick_tiers(ACME.id, over or reach, HOUR, conditions=asked).expiry  # type: ignore[arg-type]
+
+    assert of("up") == Expiry(before_ns, (), {RAW: (times[0], times[2])})
+    assert of("down") == Expiry(before_ns, (), {RAW: (times[1],)})
+    assert of("another") == of("down", HOUR, 2 * HOUR) == NOTHING_EXPIRED
+    assert index.segments.pick_tiers(OTHER.id, reach, HOUR).expiry == NOTHING_EXPIRED
+
+
+def test_too_many_fingerprints_stand_for_any(index: Index) -> None:
+    """As of a segment: also of several of one hour, one after the other."""
+    many = [
+        metrics(f"s{n}", n, n, fingerprints=tuple(range(n * MAX_FINGERPRINTS // 2, (n + 1) * MAX_FINGERPRINTS // 2)))
+        for n in (1, 2, 3)
+    ]
+    asked = (Equals("metric_name", ("up",)),)
+    commit(index, *many)
+    in_vain(index, RAW, *many[:2])
+    assert index.segments.pick_tiers(ACME.id, (0, HOUR), TEN, conditions=asked).expiry == NOTHING_EXPIRED
+    in_vain(index, RAW, many[2])
+    expiry = index.segments.pick_tiers(ACME.id, (0, HOUR), TEN, conditions=asked).expiry
+    assert expiry == Expiry({RAW: 3 * NS + 1}, (), {RAW: ((0, 3),)})
+
+
+def test_what_no_tier_keeps_is_past_for_all_of_them(index: Index) -> None:
+    early, late = metrics("early", 1, MINUTE), metrics("late", 2 * MINUTE, 3 * MINUTE)
+    commit(index, early, late)
+    in_vain(index, RAW, early, late)
+    expiry = index.segments.pick_tiers(ACME.id, (0, HOUR), HOUR).expiry
+    assert expiry.unrolled == {RAW: ((0, 3 * MINUTE),)}  # known by the hour
+    # The next sweep finds that no tier is kept for so long.
+    more = metrics("more", 1, 2)
+    commit(index, more)
+    expire(index, RAW, 4, more)
+    before_ns = {RAW: 3 * MINUTE * NS + 1}
+    assert index.segments.pick_tiers(ACME.id, (0, HOUR), HOUR).expiry.unrolled == {RAW: ((0, 3 * MINUTE),)}
+    last = metrics("last", 3, 4)
+    commit(index, last)
+    expire(index, RAW, 3 * MINUTE + 1, last)
+    found = index.segments.pick_tiers(ACME.id, (0, HOUR), MINUTE)
+    assert found.tiles == {MINUTE: ((3 * MINUTE, HOUR),), RAW: ((0, 3 * MINUTE),)}
+    assert found.expiry == Expiry(before_ns | dict.fromkeys(TIERS, before_ns[RAW]))
+
+
+def test_only_what_a_tier_is_made_of_can_be_missing_in_it(index: Index) -> None:
+    day = metrics("day", DAY, DAY, DAY)
+    commit(index, day, segment("logs", 1 * NS, 5 * NS))
+    in_vain(index, DAY, day)
+    expire(index, RAW, 5, segment("logs", 1 * NS, 5 * NS))
+    assert index.segments.pick_tiers(ACME.id, (0, 2 * DAY), DAY).expiry == NOTHING_EXPIRED
 
 
 def test_each_signal_has_an_expiry_of_its_own(index: Index) -> None:

@@ -1,7 +1,8 @@
 """What the sweeper asks of the index, and the rows that it ends.
 
-What always holds: a live segment becomes `expired` by its retention and in no other way; a row is forgotten only when
-it is not live, which no row becomes again. Every list comes in pages, from a place on.
+What always holds: a live segment becomes `expired` by its retention and in no other way, and up to when, and what of it
+no rollup has read, is known from the same moment on; a row is forgotten only when it is not live, which no row becomes
+again. Every list comes in pages, from a place on.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from psycopg import sql
 
 from lakerunner.index.database import Database
 from lakerunner.index.singleton import Singleton, holder_of, singleton
+from lakerunner.model.fingerprint import INCOMPLETE, MAX_FINGERPRINTS
 from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import segment_path
-from lakerunner.model.time import MIN_NS
+from lakerunner.model.tier import tiers_above
+from lakerunner.model.time import HOUR_NS, MIN_NS
 
 _NIL = UUID(int=0)
 _LOCK = "lakerunner sweeper"
@@ -103,8 +106,13 @@ class Sweep:
 
     def expire(self, organization: UUID, cutoff: Cutoff, ids: Iterable[UUID], now_ns: int) -> set[UUID]:
         """Those of them that are live and due still: from now on no query sees them. One transaction."""
-        values = asdict(cutoff) | {"organization": organization, "ids": list(ids), "now_ns": now_ns}
-        return {id_ for (id_,) in self._database.rows("sweep.expire", values)}
+        coarser = list(tiers_above(cutoff.frequency_ms)) if cutoff.signal == "metrics" else []
+        values = asdict(cutoff) | {"organization": organization, "ids": list(ids), "now_ns": now_ns, "coarser": coarser}
+        kept = {"hour": HOUR_NS, "most": MAX_FINGERPRINTS, "incomplete": INCOMPLETE}
+        with self._database.transaction() as transaction:
+            expired = {id_ for (id_,) in transaction.rows("sweep.expire", values | kept)}
+            transaction.run("sweep.settle_unrolled", values)
+        return expired
 
     def expired_before(self, organization: UUID, collector: str, frequency_ms: int) -> int:
         """Up to when segments of these metrics have expired; MIN_NS: none has."""

@@ -10,16 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakerunner.model.tier import RAW
+from lakerunner.model.tiling import Interval
 from lakerunner.model.time import MS_NS, SECOND_NS, time_text
 
 
 @dataclass(frozen=True)
 class Expiry:
     """Of one organization's signal. `before_ns`: by frequency, rows before this may be gone. `left`: the tiers that
-    have windows where raw rows were to be read and are gone."""
+    have windows where raw rows were to be read and are gone. `unrolled`: by frequency, the times of rows that are gone
+    and that no window of a coarser tier was made of, (start, end] in ms and in order."""
 
     before_ns: Mapping[int, int] = field(default_factory=dict)
     left: tuple[int, ...] = ()
+    unrolled: Mapping[int, tuple[Interval, ...]] = field(default_factory=dict)
 
     def last_ms(self, frequency_ms: int = RAW) -> int | None:
         """The last ms of a row that may be gone; None: none is."""

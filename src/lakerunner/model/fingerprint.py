@@ -31,6 +31,7 @@ def field_fingerprints(field: str, values: Iterable[str] = ()) -> tuple[int, ...
     return (digest64(field), *(digest64(field, value) for value in values))
 
 
-# Stands alone where a segment has too many fields and values to list. A segment may be pruned for lack of a
-# fingerprint only if it lacks this one too.
+# Stands alone where a segment has too many fields and values to list: more than MAX_FINGERPRINTS. A segment may be
+# pruned for lack of a fingerprint only if it lacks this one too.
+MAX_FINGERPRINTS = 2000
 INCOMPLETE = digest64("fingerprints", "incomplete")

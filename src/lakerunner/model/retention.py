@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.source import SIGNAL_NAMES
-from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier
+from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier, tiers_above
 from lakerunner.model.time import DAY_NS, HOUR_NS, MIN_NS, duration_ns
 
 Kept = tuple[str, int]  # signal, frequency_ms
@@ -78,7 +78,7 @@ class Retention:
     def _longest_above(self, kept: Kept) -> int | None:
         """How long the tiers that are made of this one are kept; 0: there are none."""
         signal, frequency_ms = kept
-        above = [self.of.get((signal, tier)) for tier in TIERS if signal == "metrics" and tier > frequency_ms]
+        above = [self.of.get((signal, tier)) for tier in tiers_above(frequency_ms) if signal == "metrics"]
         return None if None in above else max((ns for ns in above if ns is not None), default=0)
 
 

@@ -21,6 +21,11 @@ def next_tier(frequency_ms: int) -> int | None:
     return next((tier for tier in TIERS if tier > frequency_ms), None)
 
 
+def tiers_above(frequency_ms: int) -> tuple[int, ...]:
+    """The tiers that are made of this one, and of those."""
+    return tuple(tier for tier in TIERS if tier > frequency_ms)
+
+
 def source_of(tier: int) -> int:
     """What this tier is made of: a finer tier, or RAW."""
     return max((finer for finer in TIERS if finer < tier), default=RAW)

@@ -103,10 +103,19 @@ FROM expired CROSS JOIN overlapping LEFT JOIN wanted ON true ORDER BY start_ns, 
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
 
 -- name: unrolled
--- Those with a row in the range, or in a window that it begins or ends in, that the next tier's windows do not have.
-SELECT frequency_ms, start_ns, end_ns FROM lrdb.segments
+-- Those with a row in the range, or in a window that it begins or ends in, that the next tier's windows do not have; and
+-- the times of such that have expired.
+SELECT frequency_ms, start_ns, end_ns, true AS live FROM lrdb.segments
 WHERE organization = %(organization)s AND signal = 'metrics' AND frequency_ms = ANY(%(frequencies)s::integer[])
   AND state = 'live' AND NOT rolled AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+  AND (%(wanted_1)s::bigint[] IS NULL OR fingerprints && %(wanted_1)s::bigint[])
+  AND (%(wanted_2)s::bigint[] IS NULL OR fingerprints && %(wanted_2)s::bigint[])
+  AND (%(wanted_3)s::bigint[] IS NULL OR fingerprints && %(wanted_3)s::bigint[])
+  AND (%(wanted_4)s::bigint[] IS NULL OR fingerprints && %(wanted_4)s::bigint[])
+UNION ALL
+SELECT frequency_ms, start_ns, end_ns, false FROM lrdb.expired_unrolled
+WHERE organization = %(organization)s AND frequency_ms = ANY(%(frequencies)s::integer[])
+  AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
   AND (%(wanted_1)s::bigint[] IS NULL OR fingerprints && %(wanted_1)s::bigint[])
   AND (%(wanted_2)s::bigint[] IS NULL OR fingerprints && %(wanted_2)s::bigint[])
   AND (%(wanted_3)s::bigint[] IS NULL OR fingerprints && %(wanted_3)s::bigint[])

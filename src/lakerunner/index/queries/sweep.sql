@@ -27,15 +27,47 @@ WITH due AS (
 ), expired AS (
     UPDATE lrdb.segments AS s SET state = 'expired', replaced_at = to_timestamp(%(now_ns)s::float8 / 1e9)
     FROM due WHERE s.id = due.id
-    RETURNING s.id, s.collector, s.end_ns
+    RETURNING s.id, s.collector, s.start_ns, s.end_ns, s.rolled, s.fingerprints
 ), known AS (
     INSERT INTO lrdb.expired (organization, signal, collector, frequency_ms, before_ns)
     SELECT %(organization)s, %(signal)s, collector, %(frequency_ms)s, max(end_ns) FROM expired
     GROUP BY collector ORDER BY collector
     ON CONFLICT (organization, signal, collector, frequency_ms)
     DO UPDATE SET before_ns = greatest(lrdb.expired.before_ns, excluded.before_ns)
+), unrolled AS (
+    SELECT collector, start_ns - mod(start_ns, %(hour)s) AS hour_ns, start_ns, end_ns, one
+    FROM expired LEFT JOIN LATERAL unnest(fingerprints) AS one ON true
+    WHERE NOT rolled AND cardinality(%(coarser)s::integer[]) > 0
+), never_rolled AS (
+    INSERT INTO lrdb.expired_unrolled AS known
+        (organization, collector, frequency_ms, hour_ns, start_ns, end_ns, fingerprints)
+    SELECT %(organization)s, collector, %(frequency_ms)s, hour_ns, min(start_ns), max(end_ns),
+           CASE WHEN count(DISTINCT one) > %(most)s THEN ARRAY[%(incomplete)s::bigint]
+                ELSE coalesce(array_agg(DISTINCT one) FILTER (WHERE one IS NOT NULL), '{}') END
+    FROM unrolled GROUP BY collector, hour_ns ORDER BY collector, hour_ns
+    ON CONFLICT (organization, collector, frequency_ms, hour_ns) DO UPDATE
+    SET start_ns = least(known.start_ns, excluded.start_ns), end_ns = greatest(known.end_ns, excluded.end_ns),
+        fingerprints = (
+            SELECT CASE WHEN count(DISTINCT one) > %(most)s THEN ARRAY[%(incomplete)s::bigint]
+                        ELSE coalesce(array_agg(DISTINCT one), '{}') END
+            FROM unnest(known.fingerprints || excluded.fingerprints) AS one)
 )
 SELECT id FROM expired
+
+-- name: settle_unrolled
+-- Where no tier keeps the time of rows that were never rolled up, it is past for the windows that were not made of them
+-- as for those that were: one time for each tier says so, instead of a row for each hour.
+WITH settled AS (
+    DELETE FROM lrdb.expired_unrolled
+    WHERE organization = %(organization)s AND frequency_ms = %(frequency_ms)s AND end_ns <= %(unneeded_ns)s
+    RETURNING collector, end_ns
+)
+INSERT INTO lrdb.expired (organization, signal, collector, frequency_ms, before_ns)
+SELECT %(organization)s, %(signal)s, collector, coarser, max(end_ns)
+FROM settled CROSS JOIN unnest(%(coarser)s::integer[]) AS coarser
+GROUP BY collector, coarser ORDER BY collector, coarser
+ON CONFLICT (organization, signal, collector, frequency_ms)
+DO UPDATE SET before_ns = greatest(lrdb.expired.before_ns, excluded.before_ns)
 
 -- name: expired_before
 SELECT before_ns FROM lrdb.expired

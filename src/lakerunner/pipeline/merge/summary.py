@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lakerunner.model.fingerprint import INCOMPLETE, VALUES, field_fingerprints
+from lakerunner.model.fingerprint import INCOMPLETE, MAX_FINGERPRINTS, VALUES, field_fingerprints
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import ATTRIBUTES, SCOPES, Scope, SignalSpec
 from lakerunner.pipeline.merge.arrays import plain
-from lakerunner.pipeline.steps.summary import MAX_FINGERPRINTS, MAX_NAME, MAX_VALUES
+from lakerunner.pipeline.steps.summary import MAX_NAME, MAX_VALUES
 
 MOST_HELD = 10_000
 _NAMES = ("prometheus_name", "prometheus_escaped")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakerunner.model.fingerprint import INCOMPLETE, VALUES, field_fingerprints
+from lakerunner.model.fingerprint import INCOMPLETE, MAX_FINGERPRINTS, VALUES, field_fingerprints
 from lakerunner.model.signal import ATTRIBUTES, SCOPES, Scope, SignalSpec
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.read.names import slices_of_names
@@ -26,7 +26,6 @@ from lakerunner.pipeline.steps.metric_names import names_in_prometheus
 FURTHER: Mapping[str, Callable[[Rows, Any], Mapping[str, list[str]]]] = {"metrics": names_in_prometheus}
 MAX_VALUES = 100  # of a column, in the statistics
 MAX_NAME = 256  # characters of a value in the statistics
-MAX_FINGERPRINTS = 2000
 
 
 @dataclass(frozen=True)
