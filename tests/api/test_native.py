@@ -343,6 +343,22 @@ def test_more_tags_than_are_listed_are_said_to_be_missing(empty: Served) -> None
     assert len(told["tags"]) == 10_000
 
 
+def test_what_has_expired_of_the_range_is_said(empty: Served) -> None:
+    empty.lake.add([Record(START + 1, attributes=(("n", "1"),))])
+    empty.lake.expired_ns["logs"] = START
+    warned = {"warnings": ["logs: rows up to 2024-01-01 00:00:00 UTC have expired by retention"]}
+    later = DAY | {"s": "2024-01-01T00:00:00Z"}
+    for selector in ({}, {"q": '{n="1"}'}):
+        told, young = (empty.post("logs/tags", body | selector).json() for body in (DAY, later))
+        assert told == young | warned
+        assert "n" in told["tags"]
+        assert "warnings" not in young
+    for name in ("service_name", "n", "no_such"):
+        assert empty.events("logs", name)[-1] == {"type": "done", "data": {"status": "ok"} | warned}
+        assert empty.events("logs", name, later)[-1] == {"type": "done", "data": {"status": "ok"}}
+    assert empty.post("spans/tags").json() == {"tags": [], "truncated": False}
+
+
 def test_a_tag_of_too_many_spellings_is_refused(empty: Served) -> None:
     keys = [f"a{chr(0x400 + n)}" for n in range(101)]
     empty.lake.add([Record(START, attributes=tuple((key, key) for key in keys[:100]))])

@@ -8,7 +8,7 @@ ends with `done` and the status ok; one that was cut at its limit says `truncate
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,8 +84,9 @@ class NativeApi:
         ask = Ask(self.engine, caller.organization.id, self.now_ns())
         wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
         slot = await self._slot(request, caller)
-        found = await answered(request, ask, slot, lambda: Lookup(ask, self.segments).tags(wanted))
-        return JSONResponse({"tags": found.items, "truncated": found.truncated})
+        lookup = Lookup(ask, self.segments)
+        found = await answered(request, ask, slot, lambda: lookup.tags(wanted))
+        return JSONResponse({"tags": found.items, "truncated": found.truncated} | warned(lookup.warnings))
 
     async def tag_values(self, request: Request, table: TagTable) -> Response:
         caller = await self._caller(request)
@@ -93,7 +94,8 @@ class NativeApi:
         name = tag_asked_for(request)
         wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
         slot = await self._slot(request, caller)
-        events = value_events(Lookup(ask, self.segments).values(wanted, name))
+        lookup = Lookup(ask, self.segments)
+        events = value_events(lookup.values(wanted, name), lambda: lookup.warnings)
         beating = with_signs(events, lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
         return Stream(beating, said.EVENTS, slot.after(ask.close))
 
@@ -119,7 +121,8 @@ def _of(table: TagTable, endpoint: Callable[[Request, TagTable], Awaitable[Respo
     return of_table
 
 
-async def value_events(parts: Iterator[list[str]]) -> AsyncGenerator[bytes]:
+async def value_events(parts: Iterator[list[str]], warnings: Callable[[], list[str]]) -> AsyncGenerator[bytes]:
+    """`warnings` is asked when all parts are read."""
     left = MAX_LISTED
     try:
         async for part in in_thread(parts):
@@ -131,7 +134,13 @@ async def value_events(parts: Iterator[list[str]]) -> AsyncGenerator[bytes]:
         told = error_body(error)
         yield event("error", {"message": told["message"], "code": told["kind"]})
         return
-    yield event("done", {"status": "ok"} if left >= 0 else {"status": "truncated", "limit": MAX_LISTED})
+    ended = {"status": "ok"} if left >= 0 else {"status": "truncated", "limit": MAX_LISTED}
+    yield event("done", ended | warned(warnings()))
+
+
+def warned(warnings: Sequence[str]) -> dict[str, Any]:
+    """What is added to an answer, if there is anything."""
+    return {"warnings": list(warnings)} if warnings else {}
 
 
 def event(type_: str, data: dict[str, Any] | None = None) -> bytes:

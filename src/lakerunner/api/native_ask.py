@@ -28,6 +28,7 @@ class Ask:
         self.organization = organization
         self.now_ns = now_ns
         self._engine = engine
+        self.warnings: frozenset[str] = frozenset()  # of the answers that were read, so far
         self._running: Answer | None = None
         self._closed = False
 
@@ -39,6 +40,7 @@ class Ask:
             self._refuse_if_closed()  # whoever closes sets the flag first: it sees this answer, or we see the flag
             for batch in answer:
                 yield batch.to_pylist()
+            self.warnings |= answer.account.warnings
         finally:
             answer.close()
 

@@ -1,7 +1,8 @@
 """Which tags there are and which values they have: blocking, through the queries of one request.
 
 Tags come from the index where it knows all keys of a segment, else from the rows of the stretch of time in question.
-Values come from the rows. Every list is sorted and bounded, and says so where it was cut.
+Values come from the rows. Every list is sorted and bounded, and says so where it was cut. Where the time reaches into
+what has expired, there is a warning.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from lakerunner.api.native_tags import (
 )
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Attribute
+from lakerunner.query.expiry import expiry_warning
 from lakerunner.query.known_segments import Segments
 
 MAX_LISTED = 10_000  # tags, values or metrics of one answer
@@ -53,6 +55,12 @@ class Lookup:
     def __init__(self, ask: Ask, segments: Segments) -> None:
         self._ask = ask
         self._segments = segments
+        self._expired: frozenset[str] = frozenset()
+
+    @property
+    def warnings(self) -> list[str]:
+        """When all is listed."""
+        return sorted(self._expired | self._ask.warnings)
 
     def tags(self, wanted: Wanted) -> Listed:
         """All fixed tags where there is a row, and those of the attributes that occur."""
@@ -89,8 +97,9 @@ class Lookup:
         """Of the segments of this time, all or those of these tags; None where there is no segment."""
         found: set[Attribute] = set()
         unknown: TimeRange | None = None
-        segments = self._segments.pick(self._ask.organization, wanted.table.signal, wanted.time).segments
-        for segment in segments:
+        picked = self._segments.pick(self._ask.organization, wanted.table.signal, wanted.time)
+        self._expired |= expiry_warning(wanted.table.signal, wanted.time, picked.expiry)
+        for segment in picked.segments:
             keys = known_keys(segment)
             if keys is None:
                 unknown = _hull(unknown, segment.time)
@@ -98,7 +107,7 @@ class Lookup:
                 found |= {key for key in keys if names is None or tag_name(key.key) in names}
         if unknown:
             found |= self._scanned(wanted.table, within(_common(unknown, wanted.time)), names)
-        return found if segments else None
+        return found if picked.segments else None
 
     def _scanned(self, table: TagTable, where: str, names: Collection[str] | None) -> set[Attribute]:
         rows = self._ask.rows(keys_sql(table, where, names, MAX_LISTED + 1))

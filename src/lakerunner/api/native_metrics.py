@@ -30,7 +30,7 @@ from lakerunner.api.formats.metric_events import group_events
 from lakerunner.api.formats.prometheus_json import result_json
 from lakerunner.api.formats.sse import Signs
 from lakerunner.api.limits import QueryLimits
-from lakerunner.api.native import BODY_MAX_BYTES, HEARTBEAT_SECONDS, event, tag_asked_for, text_in, value_events
+from lakerunner.api.native import BODY_MAX_BYTES, HEARTBEAT_SECONDS, event, tag_asked_for, text_in, value_events, warned
 from lakerunner.api.native_cardinality import cardinality_json, cardinality_question
 from lakerunner.api.native_lookup import MAX_LISTED
 from lakerunner.api.native_steps import PromqlAsked
@@ -96,7 +96,7 @@ class NativeMetricsApi:
         wanted = await self._wanted(request)
         names = await self._listed(request, wanted, partial(self.lake.label_names, *wanted.where))
         head = await self._metric(request, wanted) if wanted.metric else {}
-        return JSONResponse(head | {"tags": names.rows, "truncated": names.truncated})
+        return JSONResponse(head | {"tags": names.rows, "truncated": names.truncated} | _warned(names))
 
     async def tag_values(self, request: Request) -> Response:
         name = tag_asked_for(request)
@@ -104,17 +104,23 @@ class NativeMetricsApi:
         organization, *where = wanted.where
         slot = await while_connected(request, self.limits.slot(wanted.caller))
 
+        warnings: list[str] = []
+
         def parts() -> Iterator[list[str]]:
             most, now_ns = MAX_LISTED + 1, wanted.now_ns
-            yield self.lake.label_values(organization, name, *where, limit=most, now_ns=now_ns).rows
+            values = self.lake.label_values(organization, name, *where, limit=most, now_ns=now_ns)
+            warnings.extend(sorted(values.account.warnings))
+            yield values.rows
 
-        beating = with_signs(value_events(parts()), lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
+        events = value_events(parts(), lambda: warnings)
+        beating = with_signs(events, lambda _silent: event("heartbeat"), HEARTBEAT_SECONDS)
         return Stream(beating, said.EVENTS, slot.release)
 
     async def metadata(self, request: Request) -> Response:
         wanted = await self._wanted(request)
-        families, truncated = await self._families(request, wanted)
-        return JSONResponse({"metrics": families[:MAX_LISTED], "truncated": truncated or len(families) > MAX_LISTED})
+        families, names = await self._families(request, wanted)
+        truncated = names.truncated or len(families) > MAX_LISTED
+        return JSONResponse({"metrics": families[:MAX_LISTED], "truncated": truncated} | _warned(names))
 
     async def cardinality(self, request: Request) -> Response:
         caller = await self._caller(request)
@@ -132,8 +138,8 @@ class NativeMetricsApi:
             )
         return {"metric": {"name": wanted.metric, "type": found[0]["type"]}}
 
-    async def _families(self, request: Request, wanted: _Wanted) -> tuple[list[dict[str, str]], bool]:
-        """The metrics with a series in this time; what is not known of them is empty."""
+    async def _families(self, request: Request, wanted: _Wanted) -> tuple[list[dict[str, str]], Listing]:
+        """The metrics with a series in this time, what is not known of them is empty; and the list of their names."""
         organization, *where = wanted.where
         names = await self._listed(request, wanted, partial(self.lake.label_values, organization, NAME, *where))
         told = partial(self.lake.metadata, organization, metric=None, limit_per_metric=0)
@@ -146,7 +152,7 @@ class NativeMetricsApi:
             family = _family(name, known)
             unknown = [{"name": name, "type": "unknown", "unit": "", "description": ""}]
             found[family] = known.get(family, unknown)
-        return [entry for family in sorted(found) for entry in found[family]], names.truncated
+        return [entry for family in sorted(found) for entry in found[family]], names
 
     async def _wanted(self, request: Request) -> _Wanted:
         caller = await self._caller(request)
@@ -184,6 +190,10 @@ class _Wanted:
     @property
     def where(self) -> tuple[Any, ...]:
         return self.caller.organization.id, self.selectors, self.start, self.end
+
+
+def _warned(listing: Listing) -> dict[str, Any]:
+    return warned(sorted(listing.account.warnings))
 
 
 def _family(name: str, known: dict[str, list[dict[str, str]]]) -> str:

@@ -20,6 +20,7 @@ _WANTED: Schema = {
     },
 }
 _BODY = {JSON: Body(_WANTED, {"s": "now-1h", "e": "now"})}
+_WARNINGS: Schema = {"type": "array", "items": TEXT, "description": "what of this time has expired, if anything"}
 _METRIC: Schema = {
     "type": "object",
     "required": ["name", "type"],
@@ -48,7 +49,12 @@ METADATA = Operation(
     tag="native",
     summary="The metrics of a time range, with their types and units",
     body=_BODY,
-    replies={200: Reply("The metrics.", _answer("metrics", {"type": "array", "items": _METRIC}, truncated=BOOLEAN))},
+    replies={
+        200: Reply(
+            "The metrics.",
+            _answer("metrics", {"type": "array", "items": _METRIC}, truncated=BOOLEAN, warnings=_WARNINGS),
+        )
+    },
     errors=_STATUSES,
 )
 _WINDOWS: Schema = {
@@ -146,7 +152,7 @@ TAGS = Operation(
     replies={
         200: Reply(
             "Their names.",
-            _answer("tags", {"type": "array", "items": TEXT}, truncated=BOOLEAN, metric=_METRIC),
+            _answer("tags", {"type": "array", "items": TEXT}, truncated=BOOLEAN, metric=_METRIC, warnings=_WARNINGS),
         )
     },
     errors=(*_STATUSES, 404),

@@ -54,11 +54,12 @@ def notes_texts(notes: Iterable[Note], level: str, query: str) -> list[str]:
 def account_warnings(account: Account) -> list[str]:
     """What a reader must know of an answer that lacks something, or may be old."""
     found = [f"this answer may be out of date: {account.degraded}"] if account.degraded else []
-    return found + [
+    found += [
         f"this answer is not complete: {one.segments} segments of {iso_time(one.time.start_ns)} to "
         f"{iso_time(one.time.end_ns)} are missing: {one.reason}"
         for one in account.missing
     ]
+    return found + sorted(account.warnings)
 
 
 def _whole(request: Request, body: bytes) -> Response:

@@ -2,7 +2,7 @@
 workers.
 
 Segments are handed out as those of SQL are (query/assign.py), each to one worker; what several of them know counts
-once.
+once. Where the time reaches into what has expired, the account has a warning.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lakerunner.plan.scan import Scan
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.account import Account
 from lakerunner.query.assign import UnitSize, assign
+from lakerunner.query.expiry import expiry_warning
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import Listing
 from lakerunner.query.metrics.conditions import metric_conditions
@@ -103,7 +104,7 @@ class Lists:
             return []
         scan = Scan("metrics", "metrics", selection.time, (), conditions=metric_conditions(selection.matchers))
         pick = self.segments.pick(self.asked.organization, scan, self.asked.now_ns)
-        self.account += replace(pick.account)
+        self.account += replace(pick.account, warnings=expiry_warning(scan.signal, scan.time, pick.expiry))
         names = [worker.name for worker in self.workers.here()]
         shares = assign(pick.segments, names, UnitSize()) if names else []
         return [MetricsUnit(self.asked.organization, share.segments, selection, task) for share in shares]

@@ -32,5 +32,6 @@ class Selection:
     @property
     def time(self) -> TimeRange | None:
         """None: nothing can be there, as far from now as no timestamp can say."""
-        start, end = max((self.start + 1) * MS_NS, MIN_NS), min((self.end + 1) * MS_NS, MAX_NS)
+        start = (self.start + 1) * MS_NS if self.start * MS_NS > MIN_NS else MIN_NS
+        end = min((self.end + 1) * MS_NS, MAX_NS)
         return TimeRange(start, end) if start < end else None
