@@ -19,7 +19,8 @@ from lakerunner.model.expiry import expiry_text
 from lakerunner.model.hll import estimate, union
 from lakerunner.model.labels import NAME
 from lakerunner.model.tier import RAW, TIERS
-from lakerunner.model.tiling import NO_TILES, Interval, Tiles
+from lakerunner.model.tiling import NO_TILES, Interval, Tiles, clipped
+from lakerunner.model.time import MIN_NS, MS_NS
 from lakerunner.plan.scan import Condition, Equals, Scan
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.account import Account
@@ -28,6 +29,7 @@ from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.metrics.active import Cells, value_sketch
 from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount, MetricCount
 from lakerunner.query.metrics.conditions import metric_conditions
+from lakerunner.query.metrics.expiry import unrolled
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.pieces import Listed
 from lakerunner.query.metrics.selection import Selection
@@ -109,7 +111,7 @@ class Counting:
             return Pick((), Account())
         scan = Scan("metrics", "metrics", time, (), conditions=conditions)
         pick = self.segments.pick_tiers(self.organization, self._reach, self._tier, scan, self.question.now_ns)
-        self.account += replace(pick.account, warnings=_expired(pick))
+        self.account += replace(pick.account, warnings=_expired(pick, self._reach))
         return pick
 
     def _rows(self, task: List, pick: Pick) -> Iterable[Any]:
@@ -127,11 +129,14 @@ class Counting:
         self.account += gather.account
 
 
-def _expired(pick: Pick) -> frozenset[str]:
-    before_ns = pick.expiry.before_ns.get(RAW)
-    if before_ns is None:
-        return frozenset()
-    return frozenset({f"points up to {expiry_text(before_ns)} have expired by retention: not all of them are counted"})
+def _expired(pick: Pick, reach: Interval) -> frozenset[str]:
+    found, tiles = set(), clipped(pick.tiles, reach)
+    before_ns = pick.expiry.before_ns.get(RAW, MIN_NS)
+    if any(start < (before_ns - 1) // MS_NS for start, _ in tiles.get(RAW, ())):
+        found.add(f"points up to {expiry_text(before_ns)} have expired by retention: not all of them are counted")
+    if never := unrolled(tiles, pick.expiry):
+        found.add(never.text())
+    return frozenset(found)
 
 
 def _tiers(tiles: Tiles, window: Interval) -> tuple[int, ...]:

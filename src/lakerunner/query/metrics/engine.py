@@ -45,7 +45,7 @@ from lakerunner.query.metrics.answer import (
 )
 from lakerunner.query.metrics.cardinality import Counting
 from lakerunner.query.metrics.conditions import metric_conditions
-from lakerunner.query.metrics.expiry import expiry_notes, gone
+from lakerunner.query.metrics.expiry import expiry_notes, gone, unrolled
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.groups import in_groups
 from lakerunner.query.metrics.joined import joined_samples, joined_vectors
@@ -156,7 +156,7 @@ class _Asked:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        return self._notes.all() + expiry_notes([(read.fragment, read.gone) for read in self.reads])
+        return self._notes.all() + expiry_notes([(read.fragment, read.gone, read.unrolled) for read in self.reads])
 
     @property
     def account(self) -> Account:
@@ -310,7 +310,8 @@ class Fetching:
 
     def _note(self, text: str, guarded: Guarded, selection: Selection, pick: Pick, tiles: Tiles) -> None:
         needed = clipped(tiles, (selection.start, selection.end))
-        self.reads.add(Read(text, guarded.tier, guarded.reason, tiles, gone(needed, pick.expiry, guarded)))
+        missing = gone(needed, pick.expiry, guarded), unrolled(needed, pick.expiry)
+        self.reads.add(Read(text, guarded.tier, guarded.reason, tiles, *missing))
 
     def _run(self, selection: Selection, task: Evaluate | Fetch, pick: Pick, tiles: Tiles = NO_TILES) -> list[Piece]:
         self._check_time()

@@ -1,8 +1,8 @@
 """What a fragment of a PromQL question does not find because it has expired, and how to ask so that rollups answer.
 
-Comes in: what was to be read (tiles), up to when it has expired, what the guard said. Goes out: a warning. What always
-holds: there is one only where raw points were to be read at a time of which they have expired; where rollups were read
-in their place, nothing is missing.
+Comes in: what was to be read (tiles), up to when it has expired, what the guard said. Goes out: warnings. What always
+holds: there is one only where raw points were to be read at a time of which they have expired, or rollups at a time of
+which points expired before they were rolled up; where all of them were, nothing is missing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 
 from lakerunner.model.expiry import Expiry, expiry_text
 from lakerunner.model.tier import RAW, TIER_NAMES, window_end
-from lakerunner.model.tiling import Tiles
-from lakerunner.model.time import MS_NS
+from lakerunner.model.tiling import Interval, Tiles, clipped, joined
+from lakerunner.model.time import HOUR_NS, MS_NS, SECOND_NS, time_text
 from lakerunner.plan.vectors.expression import Selector
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.tiers import Guarded
 
 _NOT_YET = "what came late there is not rolled up yet"
+_HOUR_MS = HOUR_NS // MS_NS
+_STRETCHES = 3  # that a warning names
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,41 @@ class Gone:
         )
 
 
+@dataclass(frozen=True)
+class Unrolled:
+    """Of points up to `last` (ms), which have expired, those of these times, (start, end] in order, were in no window
+    that was read in their place."""
+
+    last: int
+    times: tuple[Interval, ...]
+
+    def __add__(self, other: Unrolled) -> Unrolled:
+        """Of the same fragment, at other times."""
+        return Unrolled(max(self.last, other.last), tuple(joined((*self.times, *other.times))))
+
+    def text(self) -> str:
+        first = [f"{_floor_text(start + 1)} to {_ceiling_text(end)} UTC" for start, end in _together(self.times)]
+        more = [f"{len(first) - _STRETCHES} more such times"] if len(first) > _STRETCHES else []
+        return (
+            f"raw points up to {expiry_text(self.last * MS_NS + 1)} have expired by retention, those of "
+            f"{', of '.join([*first[:_STRETCHES], *more])} before they were rolled up: they are not in this answer"
+        )
+
+
+def unrolled(tiles: Tiles, expiry: Expiry) -> Unrolled | None:
+    """None: the windows that are to be read were made of all there was."""
+    times = [
+        inside
+        for frequency, missing in expiry.unrolled.items()
+        for interval in missing
+        for tier, read in clipped(tiles, interval).items()
+        if tier > frequency
+        for inside in read
+    ]
+    last = expiry.last_ms(RAW)
+    return Unrolled(last, tuple(joined(times))) if times and last is not None else None
+
+
 def gone(tiles: Tiles, expiry: Expiry, guarded: Guarded) -> Gone | None:
     """None: what is to be read is there, as far as it ever was."""
     last, start = expiry.last_ms(RAW), min((start for start, _ in tiles.get(RAW, ())), default=0)
@@ -68,9 +105,11 @@ def gone(tiles: Tiles, expiry: Expiry, guarded: Guarded) -> Gone | None:
     return Gone(start, min([last, *serving]), left, guarded.reason, _how(guarded))
 
 
-def expiry_notes(found: Sequence[tuple[str, Gone | None]]) -> tuple[Note, ...]:
+def expiry_notes(found: Sequence[tuple[str, Gone | None, Unrolled | None]]) -> tuple[Note, ...]:
     """Of fragments, by their text."""
-    return tuple(Note("warning", one.text(fragment)) for fragment, one in found if one is not None)
+    texts = [one.text(fragment) for fragment, one, _ in found if one is not None]
+    texts += [f"{fragment}: {one.text()}" for fragment, _, one in found if one is not None]
+    return tuple(Note("warning", text) for text in texts)
 
 
 def _how(guarded: Guarded) -> str:
@@ -83,6 +122,19 @@ def _how(guarded: Guarded) -> str:
     times += ["offset"] if heart.selector.offset else []
     aligned = f"align {' and '.join(times)} to {{tier}}"
     return aligned if isinstance(heart.node, Selector) else f"{aligned} and take a range that is a multiple of it"
+
+
+def _together(times: Sequence[Interval]) -> list[Interval]:
+    """Those with less than an hour between them as one: they are known by hours."""
+    return [(start, end - _HOUR_MS) for start, end in joined((start, end + _HOUR_MS) for start, end in times)]
+
+
+def _floor_text(time_ms: int) -> str:
+    return time_text(time_ms * MS_NS // SECOND_NS * SECOND_NS)
+
+
+def _ceiling_text(time_ms: int) -> str:
+    return time_text(-(-time_ms * MS_NS // SECOND_NS) * SECOND_NS)
 
 
 def _or(value: int | None, other: int) -> int:

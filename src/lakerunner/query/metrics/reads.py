@@ -14,19 +14,21 @@ from typing import Any
 from lakerunner.model.tier import RAW, TIER_NAMES
 from lakerunner.model.tiling import Tiles, joined
 from lakerunner.model.time import MS_NS, time_text
-from lakerunner.query.metrics.expiry import Gone
+from lakerunner.query.metrics.expiry import Gone, Unrolled
 
 
 @dataclass(frozen=True)
 class Read:
     """`tier` is the widest that serves the fragment, RAW: none. `reason` says why no wider one does, "" of the widest
-    there is. `tiles` are (start, end] in ms. `gone`: what of it has expired."""
+    there is. `tiles` are (start, end] in ms. `gone`: what of it has expired; `unrolled`: before windows were made of
+    it."""
 
     fragment: str
     tier: int
     reason: str
     tiles: Tiles = field(default_factory=dict)
     gone: Gone | None = None
+    unrolled: Unrolled | None = None
 
     def to_json(self) -> dict[str, Any]:
         read = [
@@ -35,7 +37,9 @@ class Read:
             for start, end in times
         ]
         told = {"fragment": self.fragment, "tier": TIER_NAMES[self.tier], "reason": self.reason, "read": read}
-        return told | ({"expired": self.gone.until} if self.gone else {})
+        told |= {"expired": self.gone.until} if self.gone else {}
+        never = self.unrolled.times if self.unrolled else ()
+        return told | ({"unrolled": [{"start": _text(a), "end": _text(b)} for a, b in never]} if never else {})
 
 
 class Reads:
@@ -58,6 +62,8 @@ def lines(reads: Iterable[dict[str, Any]]) -> list[str]:
         found.append(f"  tier {read['tier']}" + (f", {read['reason']}" if read["reason"] else ""))
         found += [f"  read {one['tier']} after {one['start']} to {one['end']}" for one in read["read"]]
         found += [f"  expired up to {read['expired']}"] if "expired" in read else []
+        never = read.get("unrolled", ())
+        found += [f"  expired without being rolled up after {one['start']} to {one['end']}" for one in never]
     return found or ["nothing is read"]
 
 
@@ -66,7 +72,8 @@ def _merged(known: Read, new: Read) -> Read:
     tiles = {one: tuple(joined((*known.tiles.get(one, ()), *new.tiles.get(one, ())))) for one in frequencies}
     last = new if new.tier == RAW or known.tier != RAW else known  # what fell back is what there is to tell
     gone = known.gone + new.gone if known.gone and new.gone else known.gone or new.gone
-    return replace(last, tiles=tiles, gone=gone)
+    never = known.unrolled + new.unrolled if known.unrolled and new.unrolled else known.unrolled or new.unrolled
+    return replace(last, tiles=tiles, gone=gone, unrolled=never)
 
 
 def to_json(reads: Sequence[Read]) -> list[dict[str, Any]]:
