@@ -14,9 +14,6 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from lakerunner.model.errors import Corrupt
 
@@ -55,7 +52,7 @@ ORDER = 4
 HEADER = struct.Struct("<4sHHI" + "II" * len(BLOOMS))  # magic, version, 0, row groups, and (rows, probes) of each bloom
 
 _MASK = 2**64 - 1
-_LOW = np.uint64(2**32 - 1)
+_LOW = 2**32 - 1
 _TOKEN = re.compile(rb"[" + TOKEN_BYTES + rb"]+")
 _RUN = re.compile(rb"[" + RUN_BYTES + rb"]{%d,}" % RUN_LEAST)
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -63,18 +60,18 @@ _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 @dataclass(frozen=True)
 class Sought:
-    """What a text must have in it, hashed once, to be looked for in many indexes: of each bloom the hashes of its
-    entries, as two halves."""
+    """What a text must have in it, hashed once, to be looked for in many indexes: of each entry its bloom, and both
+    halves of its hash. What is rarest, and so rules out most, comes first."""
 
-    entries: tuple[tuple[Bloom, Any, Any], ...]
+    entries: tuple[tuple[Bloom, int, int], ...]
 
     @classmethod
     def of(cls, asked: Iterable[tuple[Bloom, set[bytes]]]) -> Sought:
         made = []
         for bloom, entries in asked:
-            if entries:
-                hashes = np.array([digest(entry, bloom.seed) | 1 for entry in sorted(entries)], np.uint64)
-                made.append((bloom, hashes & _LOW, hashes >> np.uint64(32) | np.uint64(1)))
+            for entry in sorted(entries):
+                hash_ = digest(entry, bloom.seed) | 1
+                made.append((bloom, hash_ & _LOW, hash_ >> 32 | 1))
         return cls(tuple(made))
 
 
@@ -161,25 +158,23 @@ class TextIndex:
         at = HEADER.size
         for bloom, rows, probes in zip(BLOOMS, sizes[::2], sizes[1::2], strict=True):
             end = at + -(-rows * self.groups // 8)
-            self._slices[bloom] = np.frombuffer(data[at:end], np.uint8), rows, probes
+            self._slices[bloom] = data[at:end], rows, probes
             at = end
         if len(data) != at:
             raise Corrupt(f"a text index of {len(data)} bytes: its header says {at}")
 
     def holding(self, what: Sought) -> list[int]:
         """The row groups that may hold it: those whose blooms have all of its entries."""
-        alive = np.ones(self.groups, bool)
-        for bloom, low, step in what.entries:
-            alive &= self._have(bloom, low, step)
-        found: list[int] = np.flatnonzero(alive).tolist()
-        return found
-
-    def _have(self, bloom: Bloom, low: Any, step: Any) -> Any:
-        """For each row group whether all bits of these entries are set; none has any where there are no entries."""
-        bits, rows, probes = self._slices[bloom]
-        if not rows:
-            return np.zeros(self.groups, bool)
-        probed = low[:, None] + np.arange(probes, dtype=np.uint64) * step[:, None] & _LOW
-        first = (probed * np.uint64(rows) >> np.uint64(32)) * np.uint64(self.groups)
-        at = (first.reshape(-1, 1) + np.arange(self.groups, dtype=np.uint64)).astype(np.int64)
-        return (bits[at >> 3] >> (at & 7).astype(np.uint8) & 1).all(axis=0)
+        groups = self.groups
+        alive = (1 << groups) - 1  # a bit for each row group: a probe is one number, of however many of them
+        for bloom, at, step in what.entries:
+            bits, rows, probes = self._slices[bloom]
+            if not rows:
+                return []  # no row group has any entry
+            for _ in range(probes):
+                first = (at * rows >> 32) * groups
+                alive &= int.from_bytes(bits[first >> 3 : first + groups + 7 >> 3], "little") >> (first & 7)
+                if not alive:
+                    return []
+                at = at + step & _LOW
+        return [group for group in range(groups) if alive >> group & 1]
