@@ -1,6 +1,8 @@
-"""A lake of many log rows to query: a day of the demo shop, made by the pipeline's own code, indexed in PostgreSQL.
+"""A lake of many log rows to query: a day of the demo shop, made by the pipeline's own code, indexed in PostgreSQL; and
+the same lake after it has tended itself.
 
-Kept under the directory it is made in: a second run with the same size takes what is there.
+Kept under the directory it is made in: a second run with the same size takes what is there. Beside it, in `tended`, is
+its copy, with the same files under further names, on which `lakerunner up` ran until nothing was left to merge.
 """
 
 from __future__ import annotations
@@ -8,13 +10,17 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shutil
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import duckdb
 
@@ -26,9 +32,12 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import SourceObject
+from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
+from lakerunner.services.follow_up import committed
+from servers.lake import lakerunner
 
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
 HOUR_NS = 3_600_000_000_000
@@ -38,8 +47,18 @@ RECORDS_PER_REQUEST = 7.9
 ORGANIZATION = DEFAULT_ORGANIZATION.id
 
 
+TEND_SECONDS, QUIET_SECONDS = 3600, 120
+TENDING = {
+    "LAKERUNNER_COMPACT_MAX_SECONDS": "1",  # levels 1 and 2 wait longer by a fixed factor
+    "LAKERUNNER_REMINDER_SECONDS": "20",  # which sends what is alone in its hour on to be merged by day
+    "LAKERUNNER_LISTER_SECONDS": "3600",
+}
+
+
 @dataclass(frozen=True)
 class BenchLake:
+    """`segments` are the live ones, in the order in which they were ingested."""
+
     directory: Path
     store: LocalStore
     segments: tuple[Segment, ...]
@@ -56,22 +75,73 @@ class BenchLake:
 
 @contextmanager
 def bench_lake(directory: Path, rows: int) -> Iterator[BenchLake]:
-    store = _made(directory, rows)
-    segments = tuple(pickle.loads((directory / "segments.pickle").read_bytes()))
+    """As ingest left it."""
+    _made(directory, rows)
+    with _indexed(directory, _ingested(directory)) as (index, _):
+        yield _lake(directory, index)
+
+
+@contextmanager
+def tended_lake(directory: Path) -> Iterator[BenchLake]:
+    """The lake that `bench_lake` made there, after it has tended itself."""
+    own = directory / "tended"
+    if not (own / "store").exists():
+        shutil.copytree(directory / "store", own / "copying", copy_function=os.link)
+        (own / "copying").rename(own / "store")
+    with _indexed(own, _ingested(directory)) as (index, url):
+        if not (own / "made").exists():
+            _tend(own, index, url)
+            (own / "made").touch()
+        yield _lake(own, index)
+
+
+def _ingested(directory: Path) -> tuple[Segment, ...]:
+    return tuple(pickle.loads((directory / "segments.pickle").read_bytes()))
+
+
+@contextmanager
+def _indexed(directory: Path, segments: tuple[Segment, ...]) -> Iterator[tuple[Index, str]]:
     server = EmbeddedPostgres(directory / "postgres")
-    index = Index.open(server.start(), connections=4)
+    url = server.start()
+    index = Index.open(url, connections=4)
     try:
         index.migrate()
         if index.organizations.find(str(ORGANIZATION)) is None:
             index.organizations.create(DEFAULT_ORGANIZATION)
-            index.commit(Commit(segments, (), ()))
-        yield BenchLake(directory, store, segments, index)
+            index.commit(Commit(segments, (), (), messages=committed(segments)))
+        yield index, url
     finally:
         index.close()
         server.stop()
 
 
-def _made(directory: Path, rows: int) -> LocalStore:
+def _lake(directory: Path, index: Index) -> BenchLake:
+    return BenchLake(directory, LocalStore(directory / "store"), _live(index), index)
+
+
+def _live(index: Index) -> tuple[Segment, ...]:
+    found = index.segments.pick(ORGANIZATION, LOGS.name, TimeRange(0, 1 << 62)).segments
+    return tuple(sorted(found, key=lambda segment: segment.ingested))
+
+
+def _tend(directory: Path, index: Index, url: str) -> None:
+    """Run the lake until it has had nothing to do for a while."""
+    environment = TENDING | {"DATABASE_URL": url, "LAKERUNNER_STORE": (directory / "store").as_uri()}
+    arguments = ["up", "--home", str(directory / "home"), "--listen", "127.0.0.1:0"]
+    before: tuple[Segment, ...] = ()
+    with lakerunner(arguments, directory / "up.log", environment) as process:
+        process.wait_for('"ready"', seconds=TEND_SECONDS)
+        began = last = time.monotonic()
+        while time.monotonic() - last < QUIET_SECONDS:
+            if time.monotonic() - began > TEND_SECONDS:
+                sys.exit(f"{directory} is not tended after {TEND_SECONDS} s")
+            time.sleep(1)
+            now = _live(index)
+            if now != before:
+                before, last = now, time.monotonic()
+
+
+def _made(directory: Path, rows: int) -> None:
     (directory / "store").mkdir(parents=True, exist_ok=True)
     marker = directory / "made.json"
     if marker.exists() and json.loads(marker.read_text()) != {"rows": rows}:
@@ -83,7 +153,6 @@ def _made(directory: Path, rows: int) -> LocalStore:
         (directory / "segments.pickle").write_bytes(pickle.dumps(made))
         _unsorted(directory, made)
         marker.write_text(json.dumps({"rows": rows}))
-    return LocalStore(directory / "store")
 
 
 def _hour(work: tuple[Path, int, int]) -> list[Segment]:

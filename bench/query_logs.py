@@ -7,10 +7,11 @@
     first row           of a query that gives millions of rows, against the time it takes in all
     second run          of a query whose segments have not changed, against its first
 
-The engine runs as `lakerunner up` runs it: one worker, PostgreSQL for the index; answers are checked against DuckDB's.
-Ways take turns, the best turn of each counts.
+Of two lakes: one of segments as ingest makes them, and the same after `lakerunner up` has merged them. The engine runs
+as `lakerunner up` runs it: one worker, PostgreSQL for the index; answers are checked against DuckDB's. Ways take turns,
+the best turn of each counts.
 
-    python bench/query_logs.py [--rows 10000000] [--lake DIR] [--repeat 5]
+    python bench/query_logs.py [--rows 10000000] [--lake DIR] [--repeat 5] [--explain]
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from _lake import OPENING_NS, ORGANIZATION, BenchLake, bench_lake
+from _lake import OPENING_NS, ORGANIZATION, BenchLake, bench_lake, tended_lake
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.workers import OneWorker
 from lakerunner.services.parts import open_engine, open_worker
@@ -47,23 +49,34 @@ class Duel:
     """Two ways to the same answer."""
 
     name: str
+    lake: str
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Queried:
+    """A lake by its name. `keeping` is an engine that keeps answers; the other one works each of them out."""
+
+    name: str
+    lake: BenchLake
+    engine: Engine
+    keeping: Engine
 
 
 def asked(engine: Engine, sql: str) -> list[dict[str, Any]]:
     return [row for batch in engine.sql(ORGANIZATION, Question(sql, OPENING_NS)) for row in batch.to_pylist()]
 
 
-def best_of(repeat: int, duels: list[Duel]) -> dict[str, tuple[float, float]]:
-    best = {duel.name: (float("inf"), float("inf")) for duel in duels}
+def best_of(repeat: int, duels: list[Duel]) -> dict[Duel, tuple[float, float]]:
+    best = {duel: (float("inf"), float("inf")) for duel in duels}
     for _ in range(repeat):
         for duel in duels:
             mine, ours = timed(duel.ours)
             other, theirs = timed(duel.theirs)
             if ours != theirs:
-                sys.exit(f"{duel.name}: the answers differ: {str(ours)[:300]} and {str(theirs)[:300]}")
-            best[duel.name] = min(best[duel.name][0], mine), min(best[duel.name][1], other)
+                sys.exit(f"{duel.name}, {duel.lake}: the answers differ: {str(ours)[:300]} and {str(theirs)[:300]}")
+            best[duel] = min(best[duel][0], mine), min(best[duel][1], other)
     return best
 
 
@@ -83,17 +96,9 @@ def first_and_all(engine: Engine, sql: str) -> tuple[float, float, int]:
     return first, time.perf_counter() - began, rows
 
 
-def run(lake: BenchLake, engine: Engine, keeping: Engine, repeat: int) -> bool:
-    """`keeping` is an engine that keeps answers; the other one works each of them out."""
+def run(lakes: list[Queried], unsorted_files: list[str], options: argparse.Namespace) -> bool:
     plain = duckdb.connect()
-    sorted_, unsorted = (f"read_parquet({files})" for files in (lake.files, lake.unsorted_files))
-
-    def ours(sql: str) -> Callable[[], Any]:
-        return lambda: asked(engine, sql.format(logs="logs"))
-
-    def theirs(sql: str, files: str) -> Callable[[], Any]:
-        return lambda: plain.sql(sql.format(logs=files)).to_arrow_table().to_pylist()
-
+    unsorted = f"read_parquet({unsorted_files})"
     needle = one(
         plain, f"SELECT lower(hex(trace_id)) FROM {unsorted} WHERE trace_id IS NOT NULL LIMIT 1 OFFSET 4000000"
     )
@@ -103,34 +108,59 @@ def run(lake: BenchLake, engine: Engine, keeping: Engine, repeat: int) -> bool:
     trace = f"SELECT count(*) AS n FROM {{logs}} WHERE trace_id = '{needle}'"
     their_trace = f"SELECT count(*) AS n FROM {{logs}} WHERE lower(hex(trace_id)) = '{needle}'"
     absent = NEEDLE.replace("{needle}", "no such words in here")
+
+    def duel(name: str, queried: Queried, sql: str, files: str, their_sql: str = "") -> Duel:
+        theirs = (their_sql or sql).format(logs=files)
+        return Duel(
+            name,
+            queried.name,
+            lambda: asked(queried.engine, sql.format(logs="logs")),
+            lambda: plain.sql(theirs).to_arrow_table().to_pylist(),
+        )
+
+    if options.explain:
+        for queried, sql in product(lakes, (incident, usual, trace, absent, LEVELS)):
+            lines = asked(queried.engine, "EXPLAIN ANALYZE " + sql.format(logs="logs"))
+            print(queried.name, *(line["plan"] for line in lines), "", sep="\n")
     best = best_of(
-        repeat,
+        options.repeat,
         [
-            Duel("service + text", ours(incident), theirs(incident, unsorted)),
-            Duel("service + usual text", ours(usual), theirs(usual, unsorted)),
-            Duel("needle (trace id)", ours(trace), theirs(their_trace, unsorted)),
-            Duel("needle (absent words)", ours(absent), theirs(absent, unsorted)),
-            Duel("level per minute", ours(LEVELS), theirs(LEVELS, sorted_)),
+            made
+            for queried in lakes
+            for made in (
+                duel("service + text", queried, incident, unsorted),
+                duel("service + usual text", queried, usual, unsorted),
+                duel("needle (trace id)", queried, trace, unsorted, their_trace),
+                duel("needle (absent words)", queried, absent, unsorted),
+                duel("level per minute", queried, LEVELS, f"read_parquet({queried.lake.files})"),
+            )
         ],
     )
     ok = True
-    for name, (mine, other) in best.items():
-        target = next(value for known, value in TARGETS.items() if name.startswith(known))
-        ok = report(name, mine, other, target) and ok
-    first, total, rows = first_and_all(engine, LONG.format(logs="logs"))
-    ok = report(f"first row of {rows}", first, total, TARGETS["first row"]) and ok
-    slow, answer = timed(lambda: asked(keeping, LEVELS.format(logs="logs")))
-    fast, again = timed(lambda: asked(keeping, LEVELS.format(logs="logs")))
+    for made, (mine, other) in best.items():
+        target = next(value for known, value in TARGETS.items() if made.name.startswith(known))
+        ok = report(f"{made.name}, {made.lake}", mine, other, target) and ok
+    for queried in lakes:
+        ok = first_and_second(queried) and ok
+    return ok
+
+
+def first_and_second(queried: Queried) -> bool:
+    first, total, rows = first_and_all(queried.engine, LONG.format(logs="logs"))
+    ok = report(f"first row of {rows}, {queried.name}", first, total, TARGETS["first row"])
+    slow, answer = timed(lambda: asked(queried.keeping, LEVELS.format(logs="logs")))
+    fast, again = timed(lambda: asked(queried.keeping, LEVELS.format(logs="logs")))
     if answer != again:
         sys.exit("the second run gave another answer")
-    print(f"{'second run':24} {fast * 1e3:9.1f} ms  first {slow * 1e3:9.1f} ms   1/{slow / fast:.1f}")
+    name = f"second run, {queried.name}"
+    print(f"{name:32} {fast * 1e3:9.1f} ms  first {slow * 1e3:9.1f} ms   1/{slow / fast:.1f}")
     return ok
 
 
 def report(name: str, mine: float, other: float, target: float) -> bool:
     ratio = mine / other
     shown, aim = (f"{value:.2f}x" if value > 0.9 else f"1/{1 / value:.1f}" for value in (ratio, target))
-    print(f"{name:24} {mine * 1e3:9.1f} ms  against {other * 1e3:9.1f} ms   {shown:8} (target {aim})")
+    print(f"{name:32} {mine * 1e3:9.1f} ms  against {other * 1e3:9.1f} ms   {shown:8} (target {aim})")
     return ratio <= target
 
 
@@ -144,20 +174,27 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--lake", type=Path, help="keep the lake here, and take it if it is there")
+    parser.add_argument("--explain", action="store_true", help="print what each query reads")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as scratch:
         began = time.perf_counter()
-        with bench_lake(options.lake or Path(scratch) / "lake", options.rows) as lake:
-            size = sum(segment.bytes for segment in lake.segments)
-            print(
-                f"{options.rows} rows in {len(lake.segments)} segments, {size / 1e6:.0f} MB, "
-                f"ready after {time.perf_counter() - began:.0f} s; best of {options.repeat}"
-            )
-            settings = replace(Settings(), home=Path(scratch), query_max_rows=100_000_000)
-            workers = OneWorker(open_worker(settings, lake.store))
-            engine = open_engine(replace(settings, result_cache_bytes=0), lake.index, workers)
-            if not run(lake, engine, open_engine(settings, lake.index, workers), options.repeat):
+        directory = options.lake or Path(scratch) / "lake"
+        with bench_lake(directory, options.rows) as fresh, tended_lake(directory) as tended:
+            print(f"{options.rows} rows, ready after {time.perf_counter() - began:.0f} s; best of {options.repeat}")
+            lakes = [
+                engines_over(name, lake, Path(scratch) / name) for name, lake in (("fresh", fresh), ("tended", tended))
+            ]
+            if not run(lakes, fresh.unsorted_files, options):
                 sys.exit(1)
+
+
+def engines_over(name: str, lake: BenchLake, home: Path) -> Queried:
+    size = sum(segment.bytes for segment in lake.segments)
+    print(f"{name}: {len(lake.segments)} segments, {size / 1e6:.0f} MB")
+    settings = replace(Settings(), home=home, query_max_rows=100_000_000)
+    workers = OneWorker(open_worker(settings, lake.store))
+    engine = open_engine(replace(settings, result_cache_bytes=0), lake.index, workers)
+    return Queried(name, lake, engine, open_engine(settings, lake.index, workers))
 
 
 if __name__ == "__main__":
