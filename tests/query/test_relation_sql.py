@@ -13,7 +13,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.time import ALL_TIME
 from lakerunner.plan.scan import Attribute, Scan
 from lakerunner.plan.sql import Leaf
-from lakerunner.query.held import HeldFile
+from lakerunner.query.held import NO_END, HeldFile
 from lakerunner.query.macros import MACROS
 from lakerunner.query.scan import Projections, relation_sql
 from lakerunner.query.unit import WorkUnit
@@ -27,9 +27,11 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path)
 
 
-def sql_of(lake: Lake, scan: Scan, rows: dict[int, tuple[tuple[int, int], ...]] | None = None) -> str:
+def sql_of(
+    lake: Lake, scan: Scan, rows: dict[int, tuple[tuple[int, int], ...]] | None = None, *, steady: bool = True
+) -> str:
     files = {s.id: HeldFile(lake.store.root / s.path, (rows or {}).get(n)) for n, s in enumerate(lake.all)}
-    return relation_sql(WorkUnit(OWN, Leaf(scan, ""), tuple(lake.all)), files)
+    return relation_sql(WorkUnit(OWN, Leaf(scan, "", steady), tuple(lake.all)), files)
 
 
 def rows_of(sql: str) -> list[tuple[object, ...]]:
@@ -86,6 +88,21 @@ def test_only_the_rows_that_are_held_are_read(lake: Lake) -> None:
     assert found == [(f"m{n}",) for n in (*range(10), *range(1000, 2000), 2499)] + [("last",)]
     count = replace(scan, columns=())
     assert rows_of(f"SELECT count(*) FROM ({sql_of(lake, count, {0: ((0, 10),)})})") == [(11,)]
+
+
+def test_files_of_which_the_same_rows_are_read_are_one_read(lake: Lake) -> None:
+    """Neighbours, or any where the order does not matter; to the end is the same in files of all sizes."""
+    for n, size in enumerate((3, 5, 4, 2)):
+        lake.add([Record(START + row, message=f"m{n}.{row}") for row in range(size)])
+    scan = replace(SCAN, attributes=())
+    behind = ((1, NO_END),)
+    rows = {0: behind, 1: behind, 2: ((0, 1), (2, NO_END)), 3: behind}
+    assert sql_of(lake, scan, rows).count("read_parquet") == 3
+    expected = ["m0.1", "m0.2", "m1.1", "m1.2", "m1.3", "m1.4", "m2.0", "m2.2", "m2.3", "m3.1"]
+    assert rows_of(sql_of(lake, scan, rows)) == [(message,) for message in expected]
+    loose = sql_of(lake, scan, rows, steady=False)
+    assert loose.count("read_parquet") == 2
+    assert sorted(rows_of(loose)) == [(message,) for message in expected]
 
 
 def test_a_segment_without_a_file_has_no_rows(lake: Lake) -> None:

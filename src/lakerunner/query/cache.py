@@ -32,7 +32,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.blooms import NEUTRAL, hash_of, may_hold
 from lakerunner.query.files import CachedFile, Files, StoredObject
 from lakerunner.query.footers import Footer, footer_bytes, read_footer
-from lakerunner.query.held import Held, HeldFile
+from lakerunner.query.held import NO_END, Held, HeldFile
 from lakerunner.query.kept import Kept
 from lakerunner.query.own_directory import OwnDirectory
 from lakerunner.query.prune import (
@@ -274,7 +274,10 @@ class _Holding:
 
     def _chunks(self, look: _Look, groups: list[Span]) -> _Needed:
         segment, file, footer = look.segment, look.file, look.footer
-        rows = tuple((footer.rows[first][0], footer.rows[end - 1][1]) for first, end in groups)
+        rows = tuple(
+            (footer.rows[first][0], NO_END if end == footer.groups else footer.rows[end - 1][1])
+            for first, end in groups
+        )
         everything = groups == [(0, footer.groups)]
         columns = self._projections.stored(segment)
         chunks = [footer.chunks(column) for column in columns]

@@ -10,6 +10,8 @@ from uuid import UUID
 from lakerunner.query.account import Account
 from lakerunner.query.footers import Footer
 
+NO_END = 1 << 62  # of a range that goes to the last row, whatever its number: so it is the same in files of all sizes
+
 
 @dataclass(frozen=True)
 class HeldFile:

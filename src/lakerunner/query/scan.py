@@ -1,9 +1,11 @@
 """A scan and its segments, as the DuckDB SQL of a relation.
 
-One SELECT for each run of segments that give what the query uses in the same way, NULL for what they lack, UNION ALL
-between them: the index knows what is in each file, so none is opened to find out. Only what the query uses is read, and
-of a file only the rows that it is held with. Rows come in the order of the segments, whatever was left out of them, so
-that where one worker broke off another can go on. The macros named here are in query/macros.py.
+One SELECT for each run of segments that give what the query uses in the same way and of which the same rows are read,
+NULL for what they lack, UNION ALL between them: the index knows what is in each file, so none is opened to find out.
+Only what the query uses is read, and of a file only the rows that it is held with. Rows of a steady leaf come in the
+order of the segments, whatever was left out of them, so that where one worker broke off another can go on; else alike
+segments are one run wherever they stand, as a SELECT costs as much as a row group. The macros named here are in
+query/macros.py.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from lakerunner.lakeql.tables import Kind, TableColumn, table_of_signal
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SCOPES, signal_named
 from lakerunner.plan.scan import Attribute, Scan, attribute_column, id_column
-from lakerunner.query.held import HeldFile
+from lakerunner.query.held import NO_END, HeldFile
 from lakerunner.query.unit import WorkUnit
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
@@ -72,13 +73,25 @@ class _Outputs:
     stored: tuple[Column, ...]
 
 
+@dataclass(frozen=True)
+class _Alike:
+    """What the files of one SELECT have in common."""
+
+    outputs: _Outputs
+    rows: tuple[tuple[int, int], ...] | None
+
+
 def relation_sql(unit: WorkUnit, files: Mapping[UUID, HeldFile]) -> str:
-    """The SELECT that gives what the scan states, in the order of the segments."""
+    """The SELECT that gives what the scan states, of a steady leaf in the order of the segments."""
     projections = Projections(unit.leaf.scan)
-    held = [(files[segment.id], segment) for segment in unit.segments if segment.id in files]
+    there = [one for one in unit.segments if one.id in files]
+    held = [(_Alike(projections.of(one), files[one.id].rows), files[one.id]) for one in there]
+    if not unit.leaf.steady:
+        first = {alike: n for n, alike in enumerate(dict.fromkeys(alike for alike, _ in held))}
+        held.sort(key=lambda one: first[one[0]])
     selects = [
-        _select(outputs.listed) + _from([file for file, _ in run])
-        for (outputs, _), run in groupby(held, lambda one: _run(projections.of(one[1]), one[0]))
+        _select(alike.outputs.listed) + _from([str(file.path) for _, file in run], alike.rows)
+        for alike, run in groupby(held, lambda one: one[0])
     ]
     return "\nUNION ALL\n".join(selects) if selects else empty_sql(unit.leaf.scan)
 
@@ -110,11 +123,6 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _run(outputs: _Outputs, file: HeldFile) -> tuple[_Outputs, Path | None]:
-    """What neighbours in one SELECT have in common. A file of which only some rows may be read has its own."""
-    return outputs, file.path if file.rows is not None else None
-
-
 def _outputs(scan: Scan, segment: Segment) -> _Outputs:
     reader = _Reader(segment)
     outputs = [(reader.column(column), column.name) for column in _columns(scan)]
@@ -127,11 +135,13 @@ def _outputs(scan: Scan, segment: Segment) -> _Outputs:
     return _Outputs(tuple(outputs), tuple(reader.used.values()))
 
 
-def _from(files: list[HeldFile]) -> str:
-    listed = ", ".join(text(str(file.path)) for file in files)
-    rows = [f"file_row_number BETWEEN {first} AND {end - 1}" for first, end in files[0].rows or ()]
+def _from(paths: list[str], ranges: tuple[tuple[int, int], ...] | None) -> str:
+    rows = [
+        f"file_row_number >= {first}" if end == NO_END else f"file_row_number BETWEEN {first} AND {end - 1}"
+        for first, end in ranges or ()
+    ]
     where = f"\nWHERE {' OR '.join(rows)}" if rows else ""
-    return f"\nFROM read_parquet([{listed}], hive_partitioning = false){where}"
+    return f"\nFROM read_parquet([{', '.join(map(text, paths))}], hive_partitioning = false){where}"
 
 
 def empty_sql(scan: Scan) -> str:
