@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from lakerunner.query.account import Account
+from lakerunner.query.arrow_types import arrow_types
 from lakerunner.query.failures import Limits, cancelled, too_many_rows, translated
 
 _BATCH_ROWS = 2048  # DuckDB's own vector: the first rows come as soon as there are any
@@ -55,6 +56,7 @@ class Running:
         self._source = source
         self._held = ExitStack()
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._rows: duckdb.DuckDBPyRelation | None = None
         self._reader: pa.RecordBatchReader | None = None
         self._schema: pa.Schema | None = None
         self._state = Condition()
@@ -101,13 +103,15 @@ class Running:
         self._connection = self._open(self._held)
         if self._closed:  # while the segments were fetched, which nothing interrupts
             raise cancelled()
-        return _with_unique_names(_schema(self._connection, self._sql))
+        self._rows = self._connection.sql(self._sql)
+        types = arrow_types(self._connection, tuple(map(str, self._rows.types)))
+        return _with_unique_names(pa.schema(list(zip(self._rows.columns, types, strict=True))))
 
     def _next(self) -> pa.RecordBatch | None:
-        if self._connection is None:
+        if self._rows is None:
             raise cancelled()
         if self._reader is None:
-            self._reader = self._connection.sql(self._sql).to_arrow_reader(_BATCH_ROWS)
+            self._reader = self._rows.to_arrow_reader(_BATCH_ROWS)
             self._held.callback(self._reader.close)
         with suppress(StopIteration):
             return self._reader.read_next_batch()
@@ -136,16 +140,9 @@ class Running:
         return result
 
     def _release(self) -> None:
+        self._rows = None
         self._held.close()
         self._connection = self._reader = None
-
-
-def _schema(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Schema:
-    """Of the SQL's rows, before it has run at all: a reader of them has it only when the first rows are there."""
-    rows = connection.sql(sql)
-    nothing = ", ".join(f"CAST(NULL AS {kind})" for kind in rows.types)
-    types = connection.sql(f"SELECT {nothing} LIMIT 0").to_arrow_table().schema.types
-    return pa.schema(list(zip(rows.columns, types, strict=True)))
 
 
 def _with_unique_names(schema: pa.Schema) -> pa.Schema:
