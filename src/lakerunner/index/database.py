@@ -11,13 +11,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import orjson
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PGconn, Ping
 from psycopg.rows import TupleRow
+from psycopg.types.json import set_json_loads
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from lakerunner.index.queries import load_queries
@@ -86,6 +89,8 @@ class Database:
             max_size=connections,
             open=False,
             check=ConnectionPool.check_connection,
+            # What the index says of a segment is JSON: a query that considers thousands would take as long to read it.
+            configure=partial(set_json_loads, orjson.loads),
             timeout=_WAIT_SECONDS,
             # Its pauses between tries double: left at minutes, a server that is back would be found as late.
             reconnect_timeout=_WAIT_SECONDS,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.organization import checked_name
 from lakerunner.model.source import SEGMENT_PREFIX
 from lakerunner.model.tiling import Tiles
-from lakerunner.model.time import TimeRange, hour_of
+from lakerunner.model.time import HOUR_NS, TimeRange, hour_of
 
 
 @dataclass(frozen=True, order=True)
@@ -77,8 +78,13 @@ class Picked:
 
 def segment_path(organization: UUID, collector: str, signal: str, start_ns: int, id_: UUID) -> str:
     """Where a segment with these stands in the store."""
-    hour = hour_of(start_ns)
-    return f"{SEGMENT_PREFIX}{organization}/{collector}/{hour:%Y%m%d}/{signal}/{hour:%H}/tbl_{id_}.parquet"
+    return f"{_hour_prefix(organization, collector, signal, start_ns // HOUR_NS)}tbl_{id_}.parquet"
+
+
+@lru_cache(4096)
+def _hour_prefix(organization: UUID, collector: str, signal: str, hours: int) -> str:
+    hour = hour_of(hours * HOUR_NS)
+    return f"{SEGMENT_PREFIX}{organization}/{collector}/{hour:%Y%m%d}/{signal}/{hour:%H}/"
 
 
 @dataclass(frozen=True)

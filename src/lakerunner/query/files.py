@@ -125,6 +125,8 @@ class Files:
         fetched: list[tuple[CachedFile, list[Span]]] = []
         with self._lock:
             for file, spans in wanted:
+                if file.whole:
+                    continue
                 asked = joined(spans)
                 fetches += [fetch for span, fetch in file.coming.items() if overlaps(span, asked)]
                 requests = _requests(without(asked, file.taken), file.taken)

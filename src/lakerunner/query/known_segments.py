@@ -166,4 +166,4 @@ def _account(to_read: int, considered: int) -> Account:
 
 def _bare(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     """Fingerprints have done their work, and are the largest part of a segment's row."""
-    return tuple(replace(segment, fingerprints=()) for segment in segments)
+    return tuple(replace(one, fingerprints=()) if one.fingerprints else one for one in segments)

@@ -24,6 +24,8 @@ def joined(spans: Iterable[Span], gap: int = 0) -> list[Span]:
 
 def without(spans: Iterable[Span], taken: Sequence[Span]) -> list[Span]:
     """What of these spans is not in `taken`, which is joined."""
+    if not taken:
+        return joined(spans)
     left = []
     for start, end in joined(spans):
         at = start

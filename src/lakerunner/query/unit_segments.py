@@ -4,7 +4,6 @@ sizes of side files travel: the others, and the fingerprints, have done their wo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,15 +12,14 @@ from lakerunner.model.time import TimeRange
 
 
 def own_segments(organization: UUID, signal: str, segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    """Bare, as they travel. ValueError unless all are the organization's and hold the signal."""
-    checked = []
-    for segment in segments:
+    """ValueError unless all are the organization's and hold the signal."""
+    checked = tuple(segments)
+    for segment in checked:
         if segment.organization != organization:
             raise ValueError(f"segment {segment.id} is not one of organization {organization}")
         if segment.signal != signal:
             raise ValueError(f"{segment.path} holds {segment.signal}, the scan reads {signal}")
-        checked.append(_bare(segment))
-    return tuple(checked)
+    return checked
 
 
 def segments_json(segments: Iterable[Segment]) -> dict[str, Any]:
@@ -38,12 +36,8 @@ def segments_from(given: Mapping[str, Any]) -> tuple[Segment, ...]:
     return tuple(_segment(fields, sets) for fields in given["segments"])
 
 
-def _bare(segment: Segment) -> Segment:
-    sizes = segment.statistics.get("side_bytes")
-    return replace(segment, statistics={"side_bytes": sizes} if sizes else {}, fingerprints=())
-
-
 def _segment_fields(segment: Segment, sets: dict[tuple[Column, ...], int]) -> dict[str, Any]:
+    sizes = segment.statistics.get("side_bytes")
     return {
         "id": str(segment.id),
         "organization": str(segment.organization),
@@ -56,7 +50,7 @@ def _segment_fields(segment: Segment, sets: dict[tuple[Column, ...], int]) -> di
         "columns": sets[segment.columns],
         "frequency_ms": segment.frequency_ms,
         "level": segment.level,
-        "statistics": segment.statistics,
+        "statistics": {"side_bytes": sizes} if sizes else {},
         "ingested": segment.ingested,
     }
 
