@@ -31,6 +31,7 @@ from lakerunner.pipeline.merge.summary import Summary
 _FEW_NUMBERS = 0.1
 _BLOOM_FALSE_POSITIVES = 0.01
 ROW_GROUP_BYTES = 32 << 20  # in memory; reached only where rows are large
+_LEAST_OF_GROUP = 0.25  # of a full row group: smaller ones cost more than they spare
 PutFile = Callable[[str, Path], None]
 
 
@@ -99,7 +100,8 @@ def write_sorted(
 
 
 class Groups:
-    """Batches as row groups: of as many rows as the signal says, or fewer where rows are large."""
+    """Batches as row groups: of as many rows as the signal says, or fewer where rows are large, or where the first sort
+    column begins another value that would go on in the next one: who asks for one value reads little of others."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], spec: SignalSpec) -> None:
         self._batches = iter(batches)
@@ -121,7 +123,7 @@ class Groups:
     def _group(self) -> pa.RecordBatch | None:
         rows = sum(batch.num_rows for batch in self._held)
         size = sum(batch.nbytes for batch in self._held)
-        while rows < self._spec.row_group_rows and size < ROW_GROUP_BYTES:
+        while rows <= self._spec.row_group_rows and size < ROW_GROUP_BYTES:  # and one, which may be like the last
             batch = next(self._batches, None)
             if batch is None:
                 break
@@ -136,8 +138,15 @@ class Groups:
         while rows > 1 and whole.slice(0, rows).nbytes > ROW_GROUP_BYTES:
             rows = (rows + 1) // 2
         if rows < whole.num_rows:
+            rows = self._before_a_break(whole, rows)
             self._held.append(whole.slice(rows))
         return _with_own_dictionaries(whole.slice(0, rows))
+
+    def _before_a_break(self, batch: pa.RecordBatch, rows: int) -> int:
+        """So many rows, or those before the value that the last of them shares with the next one, unless few."""
+        keys = Keys(batch.slice(0, rows + 1), self._spec.sort_by[:1])
+        begins = keys.below(keys.at(rows), 0)
+        return begins if begins >= rows * _LEAST_OF_GROUP else rows
 
 
 @dataclass(frozen=True)
