@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from lakerunner.lakeql.tables import Kind, table_of_signal
@@ -99,9 +99,11 @@ def _text_condition(condition: Condition) -> _TextCondition | None:
 def left_out(scan: Scan, segment: Segment, footer: Footer, texts: TextFindings | None) -> dict[int, str]:
     """The row groups that hold no wanted row, and what says so. `texts` None: the text index says nothing."""
     known = _Known(segment, footer)
+    tests = [known.overlap(scan.time), *map(known.meeting, scan.conditions)]
+    tests = [test for test in tests if test is not _any]
     reasons: dict[int, str] = {}
     for group in range(footer.groups):
-        if not (known.may_overlap(scan.time, group) and all(known.may_meet(one, group) for one in scan.conditions)):
+        if not all(test(group) for test in tests):
             reasons[group] = STATISTICS
         elif texts and texts.groups == footer.groups and not _may_have_texts(texts, known, group):
             reasons[group] = TEXT_INDEX
@@ -133,8 +135,19 @@ def _may_have_texts(texts: TextFindings, known: _Known, group: int) -> bool:
     )
 
 
+_Test = Callable[[int], bool]  # of the number of a row group: made once, asked of all of them
+
+
+def _any(_: int) -> bool:
+    return True
+
+
+def _none(_: int) -> bool:
+    return False
+
+
 class _Known:
-    """What the footer says of a row group, with the meaning that the index gives its columns."""
+    """What the footer says of row groups, with the meaning that the index gives its columns."""
 
     def __init__(self, segment: Segment, footer: Footer) -> None:
         self._segment = segment
@@ -142,47 +155,51 @@ class _Known:
         self._types = {column.name: column.type for column in segment.columns}
         self._columns = table_of_signal(segment.signal).named()
 
-    def may_meet(self, condition: Condition, group: int) -> bool:
+    def meeting(self, condition: Condition) -> _Test:
+        """Which row groups may hold a row that meets the condition."""
         match condition:
             case Present(attributes):
-                return any(self._may_have(attribute, group, None) for attribute in attributes)
+                tests = [self._having(attribute, None) for attribute in attributes]
+                return lambda group: any(test(group) for test in tests)
             case Equals(Attribute() as attribute, values):
-                return self._may_have(attribute, group, [_bytes(value) for value in values])
+                return self._having(attribute, [_bytes(value) for value in values])
             case Equals(str() as name, values):
-                return self._may_equal(name, values, group)
-        return True
+                return self._equal(name, values)
+        return _any
 
-    def may_overlap(self, time: TimeRange, group: int) -> bool:
+    def overlap(self, time: TimeRange) -> _Test:
+        own = self._segment.time
+        if time.start_ns <= own.start_ns and own.end_ns <= time.end_ns:
+            return _any
         bounds = self._footer.bounds("timestamp")
-        return bounds is None or bounds[group].may_overlap(time.start_ns, time.end_ns)
+        return _any if bounds is None else lambda group: bounds[group].may_overlap(time.start_ns, time.end_ns)
 
     def only_strings(self, attribute: Attribute, group: int) -> bool:
         """Whether all that this row group has of the attribute are strings."""
         own = self._types.get(_PREFIXES[attribute.scope] + attribute.key)
         return own in (None, "string") and not self._in_map(attribute, group)
 
-    def _may_equal(self, name: str, values: Collection[str], group: int) -> bool:
+    def _equal(self, name: str, values: Collection[str]) -> _Test:
         """Of columns whose text is what is stored."""
         column = self._columns.get(name)
         if column is None:
-            return True
+            return _any
         if column.name == "collector":
-            return self._segment.collector in values
+            return _any if self._segment.collector in values else _none
         stored: list[bytes]
         if column.kind is Kind.ID and all(map(_ID.fullmatch, values)):
             stored = [bytes.fromhex(value) for value in values]
         elif column.kind is Kind.PLAIN and column.type == "VARCHAR" and column.name in _stored(self._segment.signal):
             stored = [_bytes(value) for value in values]
         else:
-            return True
-        return self._may_hold(column.name, group, stored)
+            return _any
+        return self._holding(column.name, stored)
 
-    def _may_have(self, attribute: Attribute, group: int, values: Collection[bytes] | None) -> bool:
+    def _having(self, attribute: Attribute, values: Collection[bytes] | None) -> _Test:
         """One of these texts, or any (None)."""
-        if self._in_map(attribute, group):
-            return True
         own = _PREFIXES[attribute.scope] + attribute.key
-        return self._may_hold(own, group, values if self._types.get(own) == "string" else None)
+        held = self._holding(own, values if self._types.get(own) == "string" else None)
+        return lambda group: self._in_map(attribute, group) or held(group)
 
     def _in_map(self, attribute: Attribute, group: int) -> bool:
         if attribute.scope not in self._types:
@@ -190,14 +207,16 @@ class _Known:
         keys = self._footer.bounds(f"{attribute.scope}.key_value.key")
         return keys is None or keys[group].may_hold(_bytes(attribute.key))
 
-    def _may_hold(self, column: str, group: int, values: Collection[bytes] | None) -> bool:
+    def _holding(self, column: str, values: Collection[bytes] | None) -> _Test:
         """One of these values, or any (None). What the index knows as no column of the segment is null in all rows."""
         if column not in self._types:
-            return False
+            return _none
         bounds: list[Bounds] | None = self._footer.bounds(column)
         if bounds is None:
-            return True
-        return not bounds[group].none if values is None else any(map(bounds[group].may_hold, values))
+            return _any
+        if values is None:
+            return lambda group: not bounds[group].none
+        return lambda group: any(map(bounds[group].may_hold, values))
 
 
 def _texts(condition: Condition) -> tuple[str, ...]:
