@@ -22,9 +22,7 @@ _UNITS = {
     "day": 86_400 * _SECOND_NS,
     "week": 7 * 86_400 * _SECOND_NS,
 }
-_MONDAY_NS = (
-    4 * 86_400 * _SECOND_NS
-)  # 1970-01-05, a Monday: weeks of date_trunc, and the buckets of time_bucket, begin there
+_MONDAY_NS = 10_959 * 86_400 * _SECOND_NS  # 2000-01-03: where buckets of time_bucket begin, and a week of date_trunc
 
 
 def rounds_of(select: exp.Select, reading: Reading) -> Rounds | None:
