@@ -88,3 +88,5 @@ subtract time_bucket week weekday weekofyear year yearweek
 # the next day. They get it cut instead, by a macro (query/macros.py) that our own rewriting calls.
 MICROSECOND_FUNCTIONS = frozenset(_MICROSECOND.split())
 MICROSECONDS = "microseconds"
+# The start of the bucket of so many ns in which a time lies: a macro too, for keys of groups (lakeql/buckets.py).
+BUCKET_START = "bucket_start"

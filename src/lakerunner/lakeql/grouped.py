@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from lakerunner.lakeql.buckets import bucket_of
 from lakerunner.lakeql.dialect import DIALECT, written
 from lakerunner.lakeql.push import AGGREGATES, is_of, speaks_of
 from lakerunner.lakeql.resolve import Resolution
@@ -43,6 +44,9 @@ class Reading:
 
     def is_row(self, node: exp.Expr) -> bool:
         return speaks_of(node, self.draft, self.resolution)
+
+    def is_timestamp(self, node: exp.Expr) -> bool:
+        return isinstance(node, exp.Column) and self.is_row(node) and self.bare(node) == '"timestamp"'
 
 
 def projected(select: exp.Select, node: exp.Expr, reading: Reading) -> exp.Expr:
@@ -181,12 +185,16 @@ class _Taken:
         return split.fold.format(*(f'"{name}"' for name in (*keys, *parts)), result=call.result)
 
     def leaf_sql(self, select: exp.Select, keys: list[exp.Expr], filters: list[exp.Expr]) -> str:
-        groups = [f'{written(key)} AS "{self.reading.draft.relation}.group{n}"' for n, key in enumerate(keys)]
+        groups = [f'{self._key_sql(key)} AS "{self.reading.draft.relation}.group{n}"' for n, key in enumerate(keys)]
         further = [name for name in self.columns.values() if ".key" in name]
         columns = [*groups, *(f'{text} AS "{name}"' for text, name in _keys_first(self.columns))]
         count = len(groups) + len(further)
         grouped = f" GROUP BY {', '.join(str(n + 1) for n in range(count))}" if count else ""
         return f"SELECT {', '.join(columns)} {source_sql(select, filters)}{grouped}"
+
+    def _key_sql(self, key: exp.Expr) -> str:
+        bucket = bucket_of(key, self.reading.is_timestamp)
+        return (bucket.start_sql() if bucket else None) or written(key)
 
 
 def source_sql(select: exp.Select, filters: list[exp.Expr]) -> str:

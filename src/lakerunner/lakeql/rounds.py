@@ -9,20 +9,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from lakerunner.lakeql.buckets import bucket_of
 from lakerunner.lakeql.grouped import Reading, is_plain, keys_of, projected
 from lakerunner.plan.sql import Rounds
-
-_SECOND_NS = 1_000_000_000
-_UNITS = {
-    "microsecond": 1_000,
-    "millisecond": 1_000_000,
-    "second": _SECOND_NS,
-    "minute": 60 * _SECOND_NS,
-    "hour": 3_600 * _SECOND_NS,
-    "day": 86_400 * _SECOND_NS,
-    "week": 7 * 86_400 * _SECOND_NS,
-}
-_MONDAY_NS = 10_959 * 86_400 * _SECOND_NS  # 2000-01-03: where buckets of time_bucket begin, and a week of date_trunc
 
 
 def rounds_of(select: exp.Select, reading: Reading) -> Rounds | None:
@@ -41,7 +30,7 @@ def rounds_of(select: exp.Select, reading: Reading) -> Rounds | None:
     limit, offset = limits
     keys = keys_of(select, reading)
     if keys is None:
-        if _groups(select) or (leading is not None and not _is_timestamp(leading, reading)):
+        if _groups(select) or (leading is not None and not reading.is_timestamp(leading)):
             return None
         return Rounds(descending, limit=limit, offset=offset)
     for key in keys:
@@ -70,37 +59,9 @@ def _groups(select: exp.Select) -> bool:
     return bool(select.args.get("group") or select.args.get("having") or select.args.get("distinct"))
 
 
-def _is_timestamp(node: exp.Expr, reading: Reading) -> bool:
-    return isinstance(node, exp.Column) and reading.is_row(node) and reading.bare(node) == '"timestamp"'
-
-
 def _bucket(key: exp.Expr, reading: Reading) -> tuple[int, int] | None:
     """(width, origin) in ns of the buckets whose start the key is."""
-    if _is_timestamp(key, reading):
+    if reading.is_timestamp(key):
         return 1, 0
-    if not isinstance(key, exp.Anonymous) or len(key.expressions) != 2:
-        return None
-    width, time = key.expressions
-    if not (
-        isinstance(time, exp.Anonymous) and time.name == "microseconds" and _is_timestamp(time.expressions[0], reading)
-    ):
-        return None
-    match key.name.lower():
-        case "date_trunc" | "datetrunc" if width.is_string and width.name.lower() in _UNITS:
-            unit = _UNITS[width.name.lower()]
-            return unit, _MONDAY_NS % unit
-        case "time_bucket":
-            ns = _interval_ns(width)
-            return (ns, _MONDAY_NS % ns) if ns else None
-    return None
-
-
-def _interval_ns(node: exp.Expr) -> int | None:
-    """Of INTERVAL '5 minutes', INTERVAL 5 MINUTE; None where months or anything else is in it."""
-    if not isinstance(node, exp.Interval) or node.this is None:
-        return None
-    words = [*node.this.name.split(), *([node.args["unit"].name] if node.args.get("unit") else [])]
-    if len(words) != 2 or not words[0].isdigit():
-        return None
-    unit = _UNITS.get(words[1].lower().removesuffix("s"))
-    return int(words[0]) * unit or None if unit else None
+    bucket = bucket_of(key, reading.is_timestamp)
+    return (bucket.width_ns, bucket.origin_ns) if bucket else None

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from lakerunner.lakeql.functions import FUNCTIONS, MICROSECONDS, TABLE_FUNCTIONS
+from lakerunner.lakeql.functions import BUCKET_START, FUNCTIONS, MICROSECONDS, TABLE_FUNCTIONS
 from lakerunner.model.errors import UserError
 from lakerunner.query.kernels import KERNELS
 
@@ -23,7 +23,7 @@ count_star list_apply like_escape not_like_escape ilike_escape not_ilike_escape 
 ~~ !~~ ~~* !~~* ~~~ ->> -> || && @> <@ + - * / // % ** ^ & | ~ << >> ^@
 """
 # What our own rewriting calls; no user's text can.
-_OURS = {MICROSECONDS, "sum_bin", "sum_part", *(kernel.name for kernel in KERNELS)}
+_OURS = {MICROSECONDS, BUCKET_START, "sum_bin", "sum_part", *(kernel.name for kernel in KERNELS)}
 _CALLABLE = FUNCTIONS | {*_SYNTAX.split(), *_OURS}
 _CLASSES = """
 BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LAMBDA OPERATOR STAR SUBQUERY TYPE WINDOW

@@ -50,6 +50,14 @@ CREATE MACRO microseconds(t) AS make_timestamp(floor_of_thousand(epoch_ns(CAST(t
 _FLOOR_OF_THOUSAND = """
 CREATE MACRO floor_of_thousand(n) AS CASE WHEN n >= 0 THEN n // 1000 ELSE (n - 999) // 1000 END
 """
+# date_trunc or time_bucket of `microseconds`, where buckets of a whole number of microseconds begin at the epoch.
+_BUCKET_START = """
+CREATE MACRO bucket_start(t, width) AS
+    make_timestamp(floor_of_width(epoch_ns(CAST(t AS TIMESTAMP_NS)), width) * (width // 1000))
+"""
+_FLOOR_OF_WIDTH = """
+CREATE MACRO floor_of_width(n, width) AS CASE WHEN n >= 0 THEN n // width ELSE (n + 1) // width - 1 END
+"""
 # A double as part * 2^(-32 * bin), part a whole number of at most 88 bits: exact, as is the sum of parts of one bin.
 # The exponent need only be about right. Multiplied in two steps, as 2^1074 is no double. What is no finite number is
 # counted in a bin of its own (query/kernels.py).
@@ -77,6 +85,8 @@ MACROS = (
     _ATTRIBUTE_MAP,
     _FLOOR_OF_THOUSAND,
     _MICROSECONDS,
+    _FLOOR_OF_WIDTH,
+    _BUCKET_START,
     _SUM_BIN,
     _SUM_PART,
 )
