@@ -8,6 +8,7 @@ again later. Once a wait for the server was in vain nobody else waits until it a
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,15 @@ class Transaction:
             return cursor.rowcount
 
 
+def _json(text: str | bytes) -> Any:
+    """What the index says of a segment is JSON; Python's own reader takes as long for it as all else that is done for
+    the segment, and is for what only it reads: names with half a character in them."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
 class Database:
     """`address` is host, port and database name, for messages; `clock` counts seconds."""
 
@@ -89,8 +99,7 @@ class Database:
             max_size=connections,
             open=False,
             check=ConnectionPool.check_connection,
-            # What the index says of a segment is JSON: a query that considers thousands would take as long to read it.
-            configure=partial(set_json_loads, orjson.loads),
+            configure=partial(set_json_loads, _json),
             timeout=_WAIT_SECONDS,
             # Its pauses between tries double: left at minutes, a server that is back would be found as late.
             reconnect_timeout=_WAIT_SECONDS,
