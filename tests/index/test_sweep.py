@@ -64,7 +64,7 @@ def test_past_tells_path_and_bytes_with_side_files(index: Index) -> None:
     made = segment("sides", 0, 5, statistics={"side_bytes": {"text.bin": 20, "series.parquet": 3}})
     commit(index, made)
     (past,) = pages(index, LOGS, 10)
-    assert past == Past(made.id, ACME.id, made.path, "logs", 0, 5, 123, True)
+    assert past == Past(made.id, ACME.id, made.path, "logs", 0, 5, 123, True, False)
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,12 @@ def test_points_that_are_not_rolled_up_wait_for_it(lake: SweptLake, address: Sto
     assert [states[one] for one in (rolled, waits, in_vain, backfilled, useless)] == [
         "expired", "live", "expired", "live", "expired",
     ]  # fmt: skip
-    assert lines(report) == [("past retention", "metrics", 3, 48, True), ("past retention", "metrics", 2, 32, False)]
+    told = [(line.count, line.goes, line.reason.partition("15d")[2]) for line in report.lines()]
+    assert told == [
+        (2, True, "; its files go when the grace time ends"),
+        (1, True, "; its rollup was waited for in vain, and rollups lack it from now on"),
+        (2, False, ", and stays: it is not rolled up yet, and rollups are kept longer"),
+    ]
 
 
 def test_replaced_segments_go_after_the_grace_time_with_all_that_stands_beside_them(

@@ -30,7 +30,8 @@ _LOCK = "lakerunner sweeper"
 
 @dataclass(frozen=True)
 class Past:
-    """A live segment past its retention. Not `due`: its rollup has still to read it. `bytes` with its side files."""
+    """A live segment past its retention. Not `due`: its rollup has still to read it. `unrolled`: rollups are kept that
+    have not read it. `bytes` with its side files."""
 
     id: UUID
     organization: UUID
@@ -40,6 +41,7 @@ class Past:
     end_ns: int
     bytes: int
     due: bool
+    unrolled: bool
 
 
 @dataclass(frozen=True)

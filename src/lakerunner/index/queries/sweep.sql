@@ -4,11 +4,13 @@
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000
 
 -- name: past
--- Live segments past their retention, by their end, and whether they go (model/retention.py, Cutoff.is_due).
+-- Live segments past their retention, by their end, whether they go (model/retention.py, Cutoff.is_due), and whether
+-- rollups that are kept lack them.
 SELECT id, organization, collector, signal, frequency_ms, start_ns, end_ns,
        bytes + coalesce((SELECT sum(value::bigint) FROM json_each_text(statistics -> 'side_bytes')), 0)::bigint,
        (rolled OR end_ns <= %(unneeded_ns)s
-        OR (end_ns <= %(waited_ns)s AND created_at <= to_timestamp(%(born_ns)s::float8 / 1e9)))
+        OR (end_ns <= %(waited_ns)s AND created_at <= to_timestamp(%(born_ns)s::float8 / 1e9))),
+       NOT rolled AND end_ns > %(unneeded_ns)s
 FROM lrdb.segments
 WHERE organization = %(organization)s AND signal = %(signal)s AND frequency_ms = %(frequency_ms)s AND state = 'live'
   AND end_ns <= %(before_ns)s

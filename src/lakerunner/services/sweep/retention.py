@@ -53,7 +53,9 @@ class PastRetention:
 def _finding(past: Past, cutoff: Cutoff, keep: str) -> Finding:
     what = name_of(past.signal, past.frequency_ms)
     reason = f"kept for {keep}; its files go when the grace time ends"
-    if not past.due:
+    if past.unrolled and past.due:
+        reason = f"kept for {keep}; its rollup was waited for in vain, and rollups lack it from now on"
+    elif not past.due:
         reason = f"kept for {keep}, and stays: it is not rolled up yet, and rollups are kept longer"
     return Finding(
         Kind.PAST,
