@@ -154,7 +154,13 @@ def write_segment(
     table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
     buffer = io.BytesIO()
     pq.write_table(
-        table, buffer, compression="zstd", row_group_size=1000, bloom_filter_options={"trace_id": {"ndv": 1000}}
+        table,
+        buffer,
+        compression="zstd",
+        row_group_size=1000,
+        write_page_index=True,
+        write_page_checksum=True,
+        bloom_filter_options={"trace_id": {"ndv": 1000}},
     )
     data = buffer.getvalue()
     times = [record.timestamp for record in records]

@@ -27,6 +27,7 @@ from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
 from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.query.engine import Engine, Question
+from lakerunner.query.footers import read_footer
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.rows import json_rows
 from servers.lake import wait_until
@@ -177,6 +178,13 @@ def test_what_goes_wrong_in_a_task_says_what_it_was(tmp_path: Path, session: Spa
         by_spark(engine, "SELECT CAST(message AS INTEGER) FROM logs")
     with pytest.raises(UserError, match="overflow"):
         by_spark(engine, "SELECT (severity_number + 2147483647) FROM logs")
+    data = bytearray(lake.store.get(segment.path, max_bytes=segment.bytes))
+    ((_, end),) = read_footer(lake.store.root / segment.path, "key").chunks("message")[0]
+    data[end - 1] ^= 1
+    lake.store.put(segment.path, bytes(data))
+    with pytest.raises(Corrupt, match=f"{segment.path} cannot be read: .*CRC checksum verification failed"):
+        by_spark(engine, "SELECT message FROM logs")
+    assert by_spark(engine, "SELECT severity_number FROM logs").to_pylist() == [{"severity_number": 9}]
     lake.store.put(segment.path, b"short")
     with pytest.raises(Corrupt, match="has 5 bytes, the index states"):
         by_spark(engine, "SELECT message FROM logs")

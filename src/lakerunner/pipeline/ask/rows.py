@@ -73,7 +73,7 @@ def segment_rows(store: ObjectStore, segment: Segment, scan: Scan) -> Iterator[p
         raise Corrupt(f"{segment.path} has {len(data)} bytes, the index states {segment.bytes}")
     reading = _Reading(segment, scan)
     try:
-        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
+        file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True)
         for batch in file.iter_batches(_BATCH_ROWS, columns=reading.wanted):
             yield reading.rows(batch)
     except (pa.ArrowException, OSError) as error:
