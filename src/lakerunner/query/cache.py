@@ -47,6 +47,7 @@ from lakerunner.query.prune import (
     wanted_groups,
 )
 from lakerunner.query.scan import Projections
+from lakerunner.query.sound import check_chunks
 from lakerunner.query.spans import Span, joined, size, without
 
 _GLOB_SIGNS = "*?["
@@ -70,11 +71,13 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Needed:
-    """Of one segment: `bytes` are those of the spans before more than needed is fetched for speed."""
+    """Of one segment: `bytes` are those of the spans before more than needed is fetched for speed. `groups` are the row
+    groups that may be read."""
 
     segment: Segment
     file: CachedFile
     footer: Footer
+    groups: list[Span]
     rows: tuple[Span, ...] | None
     spans: list[Span]
     bytes: int
@@ -117,8 +120,14 @@ class SegmentCache:
         """The segments' files, with what the scan reads of them, which stay while the context lasts. Raises what the
         store raises; Corrupt for an object that is not of the size the index states; TooLarge when they cannot fit."""
         with self._files.holding() as held:
-            holding = _Holding(scan, self._files, self._read, held, self._max_bytes)
-            yield holding.of(list(segments))
+            yield _Holding(scan, self._files, self._read, held, self._max_bytes).of(list(segments), checked=False)
+
+    @contextmanager
+    def hold_checked(self, scan: Scan, segments: Iterable[Segment]) -> Iterator[Held]:
+        """As `hold`, for a reader that does not look at the checksums of pages: Corrupt also for a page of what the
+        scan reads that is not as it was written."""
+        with self._files.holding() as held:
+            yield _Holding(scan, self._files, self._read, held, self._max_bytes).of(list(segments), checked=True)
 
     @contextmanager
     def hold_beside(self, segments: Iterable[Segment], name: str) -> Iterator[Mapping[UUID, Path]]:
@@ -157,7 +166,7 @@ class _Holding:
         self._groups_pruned: Counter[str] = Counter()
         self._groups = 0
 
-    def of(self, segments: list[Segment]) -> Held:
+    def of(self, segments: list[Segment], *, checked: bool) -> Held:
         texts = self._texts(segments)
         alive = [segment for segment in segments if segment.id not in texts or texts[segment.id].alive]
         self._pruned[TEXT_INDEX] += len(segments) - len(alive)
@@ -175,6 +184,8 @@ class _Holding:
         self._check_fits((one.file, one.bytes) for one in needed)
         self._needed += [(one.file, one.spans) for one in needed]
         self._want([(one.file, one.spans) for one in needed])
+        for one in needed if checked else ():
+            self._check(one)
         return Held(
             {one.segment.id: HeldFile(one.file.path, one.rows) for one in needed},
             {one.segment.id: one.footer for one in needed},
@@ -293,7 +304,23 @@ class _Holding:
         # would read more than twice as much: a file with ranges is read on its own, which costs as much as a row group.
         further = sum(reason != STATISTICS for reason in look.reasons.values())
         unsaid = file.whole and further <= footer.groups - len(look.reasons)
-        return _Needed(segment, file, footer, None if everything or unsaid else rows, spans, bytes_)
+        if everything or unsaid:
+            return _Needed(segment, file, footer, [(0, footer.groups)], None, spans, bytes_)
+        return _Needed(segment, file, footer, groups, rows, spans, bytes_)
+
+    def _check(self, one: _Needed) -> None:
+        """What was here before may have been damaged here: then it is fetched anew."""
+        try:
+            self._check_pages(one)
+        except Corrupt:
+            if not without(one.spans, self._fetched.get(one.file, ())):
+                raise
+            self._want([(one.file, one.spans)])
+            self._check_pages(one)
+
+    def _check_pages(self, one: _Needed) -> None:
+        with self._forgetting(one.file):
+            check_chunks(one.file, one.footer, self._projections.stored(one.segment), one.groups)
 
     def _check_fits(self, needed: Iterable[tuple[CachedFile, int]]) -> None:
         need = sum(bytes_ for file, bytes_ in needed if not file.linked)

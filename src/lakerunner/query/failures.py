@@ -14,6 +14,7 @@ from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, TooLong,
 
 _KIND = re.compile(r"\s*([A-Za-z][A-Za-z ]*?) Error: ")
 _TOO_LONG = "exceeded maximum execution time"
+_DAMAGED = re.compile(r"Parquet file is likely corrupted|Out of buffer")  # of which DuckDB says no kind
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ def translated(error: Exception, limits: Limits) -> LakerunnerError:
         case "out of memory":
             return TooLarge(f"the query needs more than query_memory {limits.memory}: {said}")
         case "io" | "serialization":
+            return Corrupt(f"a segment cannot be read: {said}")
+        case "" if _DAMAGED.match(said):
             return Corrupt(f"a segment cannot be read: {said}")
         case "internal" | "fatal" | "":
             return Unavailable(f"DuckDB failed: {said}")

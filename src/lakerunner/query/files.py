@@ -42,8 +42,9 @@ class StoredObject:
 
 @dataclass(eq=False)
 class CachedFile:
-    """All but `object` and `path` is guarded by the lock of `Files`. `cost` is what it counts against the bound: a
-    link, which is always whole, costs nothing."""
+    """All but `object`, `path` and `sound` is guarded by the lock of `Files`. `cost` is what it counts against the
+    bound: a link, which is always whole, costs nothing. `spoiled`: it is not to be held again. `sound`: by column, and
+    when a link's file was written, the row groups that were checked (query/sound.py)."""
 
     object: StoredObject
     path: Path
@@ -53,7 +54,9 @@ class CachedFile:
     holders: int = 0
     linked: bool = False
     marked: bool = False
+    spoiled: bool = False
     cost: int = 0
+    sound: dict[tuple[str, int], list[Span]] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -159,8 +162,13 @@ class Files:
         return real
 
     def forget(self, file: CachedFile) -> None:
-        """What is here of it is damaged: whoever wants it next fetches it anew."""
+        """What is here of it is damaged: whoever wants it next fetches it anew. A link is given up when nobody holds it
+        any more: what is wanted of it is never fetched into the store's own file."""
         with self._lock:
+            file.sound = {}
+            if file.linked:
+                file.spoiled = True
+                return
             _mark_of(file.path).unlink(missing_ok=True)
             file.here, file.marked = [], False
             file.filled.clear()
@@ -213,7 +221,7 @@ class Files:
             self._pool.submit(self._mark, file)
 
     def _useless(self, file: CachedFile) -> bool:
-        return not file.holders and not file.coming and not file.here
+        return not file.holders and not file.coming and (file.spoiled or not file.here)
 
     def _evict(self) -> None:
         if self._cost <= self._max_bytes:

@@ -70,14 +70,14 @@ class Footer:
     def blooms(self, column: str) -> list[Span]:
         """The column's bloom filters, in all row groups and parts."""
         if column not in self._blooms:
-            chunks = [self._chunk(group, leaf) for leaf in self.leaves.get(column, ()) for group in range(self.groups)]
+            chunks = [self.chunk(group, leaf) for leaf in self.leaves.get(column, ()) for group in range(self.groups)]
             self._blooms[column] = [_bloom(chunk) for chunk in chunks if chunk.bloom_filter_offset is not None]
         return self._blooms[column]
 
     def bloom(self, column: str, group: int) -> Span | None:
         """The filter of a column without parts."""
         leaf = self._paths.get(column)
-        chunk = None if leaf is None else self._chunk(group, leaf)
+        chunk = None if leaf is None else self.chunk(group, leaf)
         return None if chunk is None or chunk.bloom_filter_offset is None else _bloom(chunk)
 
     def bounds(self, path: str) -> list[Bounds] | None:
@@ -86,15 +86,15 @@ class Footer:
         if leaf is None:
             return None
         if leaf not in self._bounds:
-            self._bounds[leaf] = [_bounds(self._chunk(group, leaf).statistics) for group in range(self.groups)]
+            self._bounds[leaf] = [_bounds(self.chunk(group, leaf).statistics) for group in range(self.groups)]
         return self._bounds[leaf]
 
     def _chunks_of(self, leaf: int) -> list[Span]:
         if leaf not in self._spans:
-            self._spans[leaf] = [_span(self._chunk(group, leaf)) for group in range(self.groups)]
+            self._spans[leaf] = [_span(self.chunk(group, leaf)) for group in range(self.groups)]
         return self._spans[leaf]
 
-    def _chunk(self, group: int, leaf: int) -> pq.ColumnChunkMetaData:
+    def chunk(self, group: int, leaf: int) -> pq.ColumnChunkMetaData:
         return self.metadata.row_group(group).column(leaf)
 
     @cached_property

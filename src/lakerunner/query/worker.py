@@ -62,7 +62,7 @@ class QueryWorker:
         """The connection that has the unit's relation, and what it took to have it."""
         scan = unit.leaf.scan
         began = self._clock()
-        files = held.enter_context(self._cache.hold(scan, unit.segments))
+        files = held.enter_context(self._cache.hold_checked(scan, unit.segments))
         fetched = self._clock()
         connection, linked = self._instances.open_over(held, files.files)
         connection.execute(f"CREATE TEMP VIEW {quoted(scan.relation)} AS {relation_sql(unit, linked)}")
