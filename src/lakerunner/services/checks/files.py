@@ -140,7 +140,7 @@ def _row_troubles(lake: Lake, segment: Segment) -> Iterator[str]:
     sort_by = spec_of(segment.signal, segment.frequency_ms).sort_by
     rows, first, last, unordered = 0, None, None, 0
     before: pa.RecordBatch | None = None
-    with opened(lake.store, segment.path, segment.bytes, lake.directory) as file:
+    with opened(lake.store, segment.path, segment.bytes, lake.directory, checked=True) as file:
         for batch in batches(file, segment.path):
             times = batch.column("timestamp").cast(pa.int64())
             low, high = pc.min_max(times).values()

@@ -1,7 +1,8 @@
 """Segments as files to be read: where the store is no directory of this machine, only the parts that are asked for.
 
 Comes in: a store and a key, with the size that it should have. Goes out: the size that it has, a footer, or all of its
-rows with the checksums of its pages verified. Corrupt says what is wrong with the file; Absent that there is none.
+rows with the checksums of its pages verified, and the headers of pages too where a query would look at them. Corrupt
+says what is wrong with the file; Absent that there is none.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.objects.store import ObjectStore
+from lakerunner.query.footers import read_footer
+from lakerunner.query.sound import Chunks
 
 _TAIL = 64 << 10  # most footers are in it
 _STEP = 8 << 20
@@ -34,8 +37,10 @@ def footer_of(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
 
 
 @contextmanager
-def opened(store: ObjectStore, key: str, size: int, directory: Path) -> Iterator[pq.ParquetFile]:
-    """The file, on this machine while it is open."""
+def opened(
+    store: ObjectStore, key: str, size: int, directory: Path, *, checked: bool = False
+) -> Iterator[pq.ParquetFile]:
+    """The file, on this machine while it is open. `checked`: all of it is found sound first, as a query does it."""
     path = store.local_path(key)
     copy = None
     if path is None:
@@ -44,11 +49,22 @@ def opened(store: ObjectStore, key: str, size: int, directory: Path) -> Iterator
             for start in range(0, size, _STEP):
                 out.write(store.get_range(key, start, min(_STEP, size - start)))
     try:
+        if checked:
+            _check_chunks(path, key)
         with _damage(key), pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
     finally:
         if copy is not None:
             copy.unlink(missing_ok=True)
+
+
+def _check_chunks(path: Path, key: str) -> None:
+    footer = read_footer(path, key)
+    with path.open("rb", buffering=0) as file:
+        chunks = Chunks(file.fileno(), path.stat().st_size, footer)
+        for column in footer.leaves:
+            for group in range(footer.groups):
+                chunks.check(column, group)
 
 
 def batches(file: pq.ParquetFile, key: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
