@@ -20,6 +20,7 @@ from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.segment import Picked
 from lakerunner.model.time import TimeRange
+from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Question
 from servers.lake import wait_until
@@ -37,6 +38,7 @@ class Waiting:
         self.go = threading.Event()
         self.begun = threading.Event()
         self.closed = threading.Event()
+        self.account = Account()
 
     @property
     def schema(self) -> pa.Schema:
@@ -60,7 +62,7 @@ class WaitingEngine:
 
     def sql(self, _organization: UUID, _question: Question) -> Answer:
         self.answers.append(Waiting())
-        return self.answers[-1]  # type: ignore[return-value]  # it takes no account
+        return self.answers[-1]  # type: ignore[return-value]
 
     def pick(self, organization: UUID, signal: str, time: TimeRange, *, frequency_ms: int = 0) -> Picked:
         return Picked((), 0)
