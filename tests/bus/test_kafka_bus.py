@@ -20,6 +20,7 @@ from lakerunner.bus.kafka_member import KafkaMember
 from lakerunner.bus.topics import MAX_BYTES
 from lakerunner.model.errors import Unavailable
 from servers.kafka import KafkaBroker
+from servers.lake import wait_until
 from suites.bus import (
     PATIENCE,
     BusAddress,
@@ -62,9 +63,13 @@ def test_topics_are_created_with_the_prefix(bus: KafkaBus, kafka: KafkaBroker) -
     published, subscribed = unique("published"), unique("subscribed")
     publish(bus, published, ["x"])
     bus.subscribe([subscribed], unique("group"))
-    topics = AdminClient({"bootstrap.servers": kafka.servers}).list_topics(timeout=PATIENCE).topics
-    assert len(topics[PREFIX + published].partitions) == len(topics[PREFIX + subscribed].partitions) == 4
-    assert published not in topics
+    admin = AdminClient({"bootstrap.servers": kafka.servers})
+    made = {PREFIX + published, PREFIX + subscribed}
+    # What the controller has made the broker knows of a moment later.
+    wait_until(lambda: made <= admin.list_topics(timeout=PATIENCE).topics.keys(), f"topics {made}", PATIENCE)
+    topics = admin.list_topics(timeout=PATIENCE).topics
+    assert [len(topics[name].partitions) for name in made] == [4, 4]
+    assert {published, subscribed}.isdisjoint(topics)
 
 
 def test_the_largest_message_passes(bus: KafkaBus) -> None:
