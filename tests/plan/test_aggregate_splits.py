@@ -53,6 +53,9 @@ ASKED = {
     "some_true": "bool_or(monotonic)",
     "bits": "bit_xor(int_value)",
     "latest": "arg_max(int_value, timestamp)",
+    "latest_untrue": "arg_max(NOT monotonic, timestamp)",
+    "first_of_both": "arg_min(monotonic AND int_value > 0, timestamp)",
+    "latest_of_either": "max_by(monotonic OR int_value > 0, timestamp)",
 }
 SQL = f"SELECT service_name AS service, {', '.join(f'{sql} AS {name}' for name, sql in ASKED.items())} FROM metrics"
 

@@ -44,8 +44,8 @@ _FLOAT_MEAN = Split(
 _MEAN = Split(("sum({x})", "count({x})"), "exact_ratio(CAST(sum({0}) AS HUGEINT), CAST(sum({1}) AS BIGINT))")
 _DISTINCT = Split((), "count(DISTINCT {0})", ("{x}",))
 _ABOUT_DISTINCT = Split((), "approx_count_distinct({0})", ("{x}",))
-_LARGEST = Split(("arg_max({x}, {y})", "max({y}) FILTER (WHERE {x} IS NOT NULL)"), "arg_max({0}, {1})")
-_SMALLEST = Split(("arg_min({x}, {y})", "min({y}) FILTER (WHERE {x} IS NOT NULL)"), "arg_min({0}, {1})")
+_LARGEST = Split(("arg_max({x}, {y})", "max({y}) FILTER (WHERE ({x}) IS NOT NULL)"), "arg_max({0}, {1})")
+_SMALLEST = Split(("arg_min({x}, {y})", "min({y}) FILTER (WHERE ({x}) IS NOT NULL)"), "arg_min({0}, {1})")
 
 
 def _same(name: str) -> Split:
