@@ -88,3 +88,7 @@ WITH e AS NOT MATERIALIZED (SELECT * FROM logs WHERE severity = 'WARN') SELECT (
 SELECT * FROM (SELECT service_name, count(*) AS n FROM logs GROUP BY 1) ORDER BY n DESC, service_name LIMIT 2
 SELECT fingerprint FROM logs WHERE (severity = 'WARN' OR severity_number > (SELECT 9)) AND (service_name = 'cart' OR flags > (SELECT 1000000)) AND message <> 'x'
 SELECT a.fingerprint FROM logs a LEFT JOIN logs b ON a.fingerprint = b.fingerprint WHERE (a.severity = 'WARN' OR b.severity = 'WARN') AND (b.service_name = 'pay' OR a.flags > 7)
+SELECT service_name, unnest(map_keys(scope_attrs)) AS key, fingerprint FROM logs ORDER BY service_name, timestamp, fingerprint LIMIT 20 OFFSET 5
+SELECT timestamp, unnest(list_filter(map_keys(attributes), lambda k: k = 'raw')) AS key FROM logs ORDER BY timestamp, fingerprint LIMIT 30
+SELECT DISTINCT ON (service_name) service_name, fingerprint FROM logs ORDER BY service_name, timestamp, fingerprint LIMIT 3
+SELECT DISTINCT ON (severity, service_name) severity, message FROM logs ORDER BY timestamp DESC, fingerprint LIMIT 5 OFFSET 3

@@ -111,6 +111,8 @@ class Splitter:
             return ""
         if any(isinstance(one.this, exp.Var) for one in order.expressions):  # ORDER BY ALL
             return ""
+        if select.args.get("distinct") or _unnests(select):  # the first rows may make fewer of the answer
+            return ""
         keys = [(one, projected(select, one.this, reading)) for one in order.expressions]
         most = limits[0] + limits[1]
         if most > _MOST_FIRST or not all(reading.is_row(key) for _, key in keys) or select.args.get("group"):
@@ -130,6 +132,11 @@ class Splitter:
     def _kept_further(self, draft: Draft, tree: exp.Query) -> list[str]:
         kept = self._kept(draft, tree)
         return [name for name in further_columns(draft) if name in kept]
+
+
+def _unnests(select: exp.Select) -> bool:
+    """Whether a row of the table may be several rows of the answer, or none."""
+    return any(call.name.lower() == "unnest" for call in select.find_all(exp.Anonymous))
 
 
 def _ordered(ordered: exp.Expr, key: exp.Expr) -> str:
