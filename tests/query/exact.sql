@@ -92,3 +92,8 @@ SELECT service_name, unnest(map_keys(scope_attrs)) AS key, fingerprint FROM logs
 SELECT timestamp, unnest(list_filter(map_keys(attributes), lambda k: k = 'raw')) AS key FROM logs ORDER BY timestamp, fingerprint LIMIT 30
 SELECT DISTINCT ON (service_name) service_name, fingerprint FROM logs ORDER BY service_name, timestamp, fingerprint LIMIT 3
 SELECT DISTINCT ON (severity, service_name) severity, message FROM logs ORDER BY timestamp DESC, fingerprint LIMIT 5 OFFSET 3
+SELECT fingerprint::HUGEINT // 7 AS k, typeof(fingerprint::HUGEINT) AS t, count(*) FROM logs GROUP BY fingerprint::HUGEINT ORDER BY fingerprint::HUGEINT LIMIT 9
+SELECT k // 7 AS a, typeof(k) AS t FROM (SELECT DISTINCT fingerprint::HUGEINT AS k FROM logs WHERE severity = 'ERROR')
+SELECT max(fingerprint::HUGEINT) // 7 AS a, bit_and(flags::HUGEINT) AS b, typeof(min(flags::HUGEINT)) AS t, arg_max(flags::HUGEINT, fingerprint) // 7 AS c FROM logs
+SELECT json_object('k', body::JSON, 'l', [body::JSON]) AS x, count(*) AS n FROM logs GROUP BY body::JSON, [body::JSON]
+SELECT typeof(md5(message)::UUID) AS t, {'id': md5(severity)::UUID} AS id, count(*) AS n FROM logs GROUP BY ALL

@@ -17,7 +17,7 @@ from lakerunner.lakeql.dialect import DIALECT, written
 from lakerunner.lakeql.push import AGGREGATES, is_of, speaks_of
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
-from lakerunner.plan.aggregate import SPLITTING, Split, split_of
+from lakerunner.plan.aggregate import SPLITTING, Split, as_it_was, split_of
 from lakerunner.plan.types import Types
 
 _CLAUSES = {"expressions", "from_", "where", "group", "having", "order", "limit", "offset", "distinct"}
@@ -99,9 +99,9 @@ def split_groups(select: exp.Select, reading: Reading, filters: list[exp.Expr], 
     if not all(taken.take(clause) for clause in clauses if clause is not None):
         return None
     bound = types.of(_probe(select, keys, taken, reading), reading.draft.scan())
-    if bound is None or not taken.bind(bound[len(select.expressions) :]):
+    if bound is None or not taken.bind(bound[len(select.expressions) + len(keys) :]):
         return None
-    _rewrite(select, keys, taken, [name for name, _ in bound[: len(select.expressions)]])
+    _rewrite(select, taken, bound[: len(select.expressions) + len(keys)])
     return taken.leaf_sql(select, keys, filters)
 
 
@@ -208,7 +208,7 @@ def _keys_first(columns: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _probe(select: exp.Select, keys: list[exp.Expr], taken: _Taken, reading: Reading) -> str:
-    """A SELECT whose columns tell names and types: the projections, then each aggregate and its arguments."""
+    """A SELECT whose columns tell names and types: the projections, the keys, each aggregate and its arguments."""
     shown = [
         f'{written(node)} AS "{_quoted(name)}"' if name else written(node)
         for node, name in zip(select.expressions, renamed(select, reading.names), strict=True)
@@ -216,7 +216,7 @@ def _probe(select: exp.Select, keys: list[exp.Expr], taken: _Taken, reading: Rea
     told = [one for call in taken.calls for one in (written(call.node), *(f"any_value({a})" for a in call.arguments))]
     source = source_sql(select, [])
     grouped = f" GROUP BY {', '.join(written(key) for key in keys)}" if keys and not select.args.get("distinct") else ""
-    return f"SELECT {', '.join(shown + told)} {source}{grouped}"
+    return f"SELECT {', '.join([*shown, *map(written, keys), *told])} {source}{grouped}"
 
 
 def renamed(select: exp.Select, names: list[str]) -> list[str]:
@@ -227,18 +227,21 @@ def renamed(select: exp.Select, names: list[str]) -> list[str]:
     ]
 
 
-def _rewrite(select: exp.Select, keys: list[exp.Expr], taken: _Taken, names: list[str]) -> None:
+def _rewrite(select: exp.Select, taken: _Taken, bound: Sequence[tuple[str, str]]) -> None:
+    """`bound`: the names and types of its projections, then those of the keys."""
     relation = taken.reading.draft.relation
+    names, types = [name for name, _ in bound], [type_ for _, type_ in bound[len(select.expressions) :]]
+    given = [as_it_was(f'"{relation}.group{n}"', type_) for n, type_ in enumerate(types)]
     folds = [(call.node, taken.folded(call)) for call in taken.calls]
-    swaps = [(node, f'"{relation}.group{number}"') for node, number in taken.replaced] + folds
+    swaps = [(node, given[number]) for node, number in taken.replaced] + folds
     # A name in GROUP BY or ORDER BY may stand for a projection: the keys are said anew, before those change.
     if select.args.get("group"):
-        select.set("group", exp.Group(expressions=[exp.column(f"{relation}.group{n}") for n in range(len(keys))]))
+        select.set("group", exp.Group(expressions=[exp.column(f"{relation}.group{n}") for n in range(len(types))]))
     for node, text in swaps:
         node.replace(_parsed(text))
     shown = [
         one if isinstance(one, exp.Alias) else exp.alias_(one.copy(), name, quoted=True)
-        for one, name in zip(select.expressions, names, strict=True)
+        for one, name in zip(select.expressions, names, strict=False)
     ]
     select.set("expressions", shown)
 

@@ -20,8 +20,10 @@ INTEGERS = frozenset(
 )
 FLOATS = frozenset({"FLOAT", "DOUBLE"})
 _DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
+# Comes out of Arrow as another type, also inside a list or a struct: a DECIMAL, or text.
+_OTHER_IN_ARROW = re.compile(r"\b(?:HUGEINT|UUID|JSON)\b")
 # What comes through Arrow as it was, and whose order is the same there.
-_PLAIN = INTEGERS | FLOATS | {"VARCHAR", "BOOLEAN", "TIMESTAMP_NS", "TIMESTAMP", "DATE"}
+_PLAIN = INTEGERS - {"HUGEINT"} | FLOATS | {"VARCHAR", "BOOLEAN", "TIMESTAMP_NS", "TIMESTAMP", "DATE"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ _SPLITS: dict[str, tuple[tuple[frozenset[str], Split], ...]] = {
     **dict.fromkeys(("avg", "mean"), ((INTEGERS, _MEAN), (FLOATS, _FLOAT_MEAN))),
     **{name: ((_PLAIN, _same(name)),) for name in ("min", "max", "any_value")},
     **{name: ((frozenset({"BOOLEAN"}), _same(name)),) for name in ("bool_and", "bool_or")},
-    **{name: ((INTEGERS, _same(name)),) for name in ("bit_and", "bit_or", "bit_xor")},
+    **{name: ((INTEGERS - {"HUGEINT"}, _same(name)),) for name in ("bit_and", "bit_or", "bit_xor")},
     **dict.fromkeys(("count_if", "countif"), ((frozenset({"BOOLEAN"}), _COUNT_IF),)),
     "approx_count_distinct": ((_PLAIN, _ABOUT_DISTINCT),),
     **dict.fromkeys(("arg_max", "argmax", "max_by"), ((_PLAIN, _LARGEST),)),
@@ -66,6 +68,11 @@ _SPLITS: dict[str, tuple[tuple[frozenset[str], Split], ...]] = {
 }
 _TWO_ARGUMENTS = frozenset("arg_max argmax max_by arg_min argmin min_by".split())  # noqa: SIM905
 SPLITTING = frozenset(_SPLITS) | {"count"}
+
+
+def as_it_was(column: str, type_: str) -> str:
+    """SQL of a key that workers gave as this column: of the type that it had with them."""
+    return f"CAST({column} AS {type_})" if _OTHER_IN_ARROW.search(type_) else column
 
 
 def split_of(name: str, types: tuple[str, ...], *, distinct: bool = False) -> Split | None:
