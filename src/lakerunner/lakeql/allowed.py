@@ -65,7 +65,11 @@ _OTHER_NODES: tuple[type[exp.Expr], ...] = (
     *(exp.JSONExtract, exp.JSONExtractScalar, exp.Exists, exp.Any, exp.All, exp.ArrayOverlaps),
     *(exp.ArrayContainsAll, exp.ArrayContainedBy, exp.GroupingSets, exp.Rollup, exp.Cube),
 )
-_NODE_NAMES: dict[type[exp.Expr], str] = {exp.ByteString: "E'...'", exp.RawString: "$$...$$"}
+_NODE_NAMES: dict[type[exp.Expr], str] = {
+    exp.ByteString: "E'...'",
+    exp.RawString: "$$...$$",
+    exp.LimitOptions: "FETCH, or a LIMIT with %,",
+}
 _FUNCTIONS = FUNCTIONS | {SEARCH}
 _NODES = frozenset({*_CLAUSES, *_OTHER_NODES})
 
