@@ -97,3 +97,7 @@ SELECT k // 7 AS a, typeof(k) AS t FROM (SELECT DISTINCT fingerprint::HUGEINT AS
 SELECT max(fingerprint::HUGEINT) // 7 AS a, bit_and(flags::HUGEINT) AS b, typeof(min(flags::HUGEINT)) AS t, arg_max(flags::HUGEINT, fingerprint) // 7 AS c FROM logs
 SELECT json_object('k', body::JSON, 'l', [body::JSON]) AS x, count(*) AS n FROM logs GROUP BY body::JSON, [body::JSON]
 SELECT typeof(md5(message)::UUID) AS t, {'id': md5(severity)::UUID} AS id, count(*) AS n FROM logs GROUP BY ALL
+SELECT * FROM logs WHERE severity = 'WARN' OR service_name = 'cart' ORDER BY timestamp DESC, fingerprint LIMIT 20 OFFSET 30
+SELECT attributes, resource_attrs, fingerprint FROM logs AS " WHERE " ORDER BY timestamp, fingerprint LIMIT 7
+SELECT * FROM logs WHERE severity = 'none' ORDER BY timestamp LIMIT 7
+SELECT severity AS timestamp, attributes, fingerprint FROM logs ORDER BY timestamp DESC, fingerprint LIMIT 20

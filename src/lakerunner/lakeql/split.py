@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lakerunner.lakeql.dialect import written
+from lakerunner.lakeql.first_rows import FirstRows, first_rows
 from lakerunner.lakeql.grouped import Reading, is_plain, keys_of, projected, source_sql, split_groups
 from lakerunner.lakeql.push import Pushed, is_of
 from lakerunner.lakeql.resolve import Resolution
@@ -43,7 +44,7 @@ class Splitter:
         selects = [(select, drafts[0]) for select, drafts in self._resolution.selects if len(drafts) == 1]
         for select, draft in selects:
             self._group(select, draft, pushed)
-        first = self._first_rows(*whole) if whole and id(whole[1].draft) not in self._leaves else ""
+        first = self._first_rows(*whole) if whole and id(whole[1].draft) not in self._leaves else None
         for draft in self._resolution.drafts:
             if id(draft) not in self._leaves:
                 self._leaves[id(draft)] = self._row_leaf(draft, tree, pushed, first)
@@ -94,31 +95,31 @@ class Splitter:
         if sql is not None:
             self._leaves[id(draft)] = Leaf(draft.scan(), sql, steady=False)
 
-    def _row_leaf(self, draft: Draft, tree: exp.Query, pushed: Pushed, first: str) -> Leaf:
+    def _row_leaf(self, draft: Draft, tree: exp.Query, pushed: Pushed, first: FirstRows | None) -> Leaf:
         kept = self._kept(draft, tree)
-        columns = [column.name for column in draft.table.columns if column.name in kept]
-        columns += [name for name in further_columns(draft) if name in kept]
-        shown = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in columns) or "1 AS no_column"
+        columns = [column for column in draft.table.columns if column.name in kept]
+        names = [column.name for column in columns] + [name for name in further_columns(draft) if name in kept]
+        shown = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in names) or "1 AS no_column"
         table = next(one for one in tree.find_all(exp.Table) if one.name == draft.relation)
-        alone = exp.Select(from_=exp.From(this=table.copy()))
-        sql = f"SELECT {shown} {source_sql(alone, pushed.of(draft))}{first}"
-        return Leaf(draft.scan(), sql, steady=not first)
+        source = source_sql(exp.Select(from_=exp.From(this=table.copy())), pushed.of(draft))
+        filtered = bool(pushed.of(draft))
+        sql = first.sql(shown, source, columns, filtered=filtered) if first else f"SELECT {shown} {source}"
+        return Leaf(draft.scan(), sql, steady=first is None)
 
-    def _first_rows(self, select: exp.Select, reading: Reading) -> str:
+    def _first_rows(self, select: exp.Select, reading: Reading) -> FirstRows | None:
         """ORDER BY and LIMIT of a leaf that need give only what can be among the first rows of the answer."""
         limits, order = limits_of(select), select.args.get("order")
         if limits is None or limits[0] is None or order is None or keys_of(select, reading) is not None:
-            return ""
+            return None
         if any(isinstance(one.this, exp.Var) for one in order.expressions):  # ORDER BY ALL
-            return ""
+            return None
         if select.args.get("distinct") or _unnests(select):  # the first rows may make fewer of the answer
-            return ""
+            return None
         keys = [(one, projected(select, one.this, reading)) for one in order.expressions]
         most = limits[0] + limits[1]
         if most > _MOST_FIRST or not all(reading.is_row(key) for _, key in keys) or select.args.get("group"):
-            return ""
-        texts = [_ordered(one, key) for one, key in keys]
-        return f" ORDER BY {', '.join(texts)} LIMIT {most}"
+            return None
+        return first_rows(keys, most, reading)
 
     def _kept(self, draft: Draft, tree: exp.Query) -> set[str]:
         """The columns of a table that the coordinator's tree still names."""
@@ -137,9 +138,3 @@ class Splitter:
 def _unnests(select: exp.Select) -> bool:
     """Whether a row of the table may be several rows of the answer, or none."""
     return any(call.name.lower() == "unnest" for call in select.find_all(exp.Anonymous))
-
-
-def _ordered(ordered: exp.Expr, key: exp.Expr) -> str:
-    copy = ordered.copy()
-    copy.set("this", key.copy())
-    return written(copy)
