@@ -218,6 +218,7 @@ VALUES = {
     ("logs", "resource_service_name"): ["cart", "pay"],
     ("logs", "level"): ["ERROR", "INFO"],
     ("logs", "log_level"): ["ERROR", "INFO"],
+    ("logs", "severity"): ["ERROR", "INFO"],
     ("logs", "message"): ["said 200", "said 404"],
     ("logs", "scope_name"): ["logger"],
     ("logs", "lib.kind"): ["std"],

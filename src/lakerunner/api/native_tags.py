@@ -63,7 +63,8 @@ LOGS_TAGS = TagTable(
         "span_id": "span_id",
         "trace_id": "trace_id",
     },
-    _COMMON_ALIASES | {"log_level": "level", "log_message": "message", "chq_fingerprint": "fingerprint"},
+    _COMMON_ALIASES
+    | {"severity": "level", "log_level": "level", "log_message": "message", "chq_fingerprint": "fingerprint"},
 )
 SPANS_TAGS = TagTable(
     "traces",
