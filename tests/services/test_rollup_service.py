@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from prometheus_client import REGISTRY
 from tending_lake import ACME, MS, Lake, segment
@@ -132,6 +134,37 @@ def test_a_damaged_segment_that_was_never_rolled_up_is_left_out(tended: Lake) ->
     assert rolled(tended) == [False, True]
     ((aside, _),) = tended.index.tending.list_aside(ACME.id)
     assert aside.id == made[0].id
+    assert reasons(tended) == []
+
+
+def test_windows_without_a_segment_that_others_have_rolled_up_meanwhile_are_not_committed(tended: Lake) -> None:
+    """It was set aside when they were planned, and was sent again and rolled up while they were made: windows without
+    its rows would take the place of windows with them."""
+    mended, other = tended.commit(points("mended"), points("other"))
+    tended.index.tending.set_aside(ACME.id, [mended.id], "it was damaged")
+    seen: list[list[UUID]] = []
+    run = tended.jobs.rollup
+
+    def note(spark: object, works: list, *rest: object) -> list:
+        seen.extend([one.id for one in work.sources] for work in works)
+        return run(spark, works, *rest)
+
+    def requeue() -> None:
+        tended.jobs.first = lambda: None
+        tended.index.tending.requeue(ACME.id, [], [mended.id], [])
+        tended.rollup_box(10_000, mended)
+        second.step()
+
+    tended.jobs.rollup = note  # type: ignore[method-assign]
+    first, second = tended.rollups(at_once=1), tended.rollups(at_once=1)
+    tended.rollup_box(10_000, other)
+    tended.jobs.first = requeue
+    first.step()
+    assert seen == [[other.id], [mended.id, other.id]]
+    assert rolled(tended) == [True, False]
+    first.step()
+    assert seen[2:] == [[mended.id, other.id]]
+    assert rolled(tended) == [True, True]
     assert reasons(tended) == []
 
 

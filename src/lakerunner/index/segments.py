@@ -30,8 +30,8 @@ _WANTED = ("wanted_1", "wanted_2", "wanted_3", "wanted_4")
 
 @dataclass(frozen=True)
 class Basis:
-    """What windows were made of, and what was left out of them: all of a collector's tier that was live in the
-    range."""
+    """What windows were made of: of a collector's tier, all that was live in the range and could be read. What was left
+    out of them is not among it: others may have rolled it up meanwhile."""
 
     collector: str
     signal: str

@@ -34,7 +34,7 @@ Roll = Callable[[SparkSession, Sequence[RollupWork], StoreAddress, CompactLimits
 
 @dataclass(frozen=True)
 class Planned:
-    """A work, and all that was live when it was planned."""
+    """A work, and what its windows are made of."""
 
     work: RollupWork
     basis: Basis
@@ -66,8 +66,8 @@ class Rollup:
         there = self.index.tending.overlapping(place, work.span)
         aside = self.index.tending.aside_of(box.organization, [one.id for one in there])
         sources = tuple(one for one in there if one.rolled or one.id not in aside)
-        known = frozenset(one.id for one in there)
-        basis = Basis(box.collector, "metrics", box.frequency_ms, work.span, known)
+        read = frozenset(one.id for one in sources)
+        basis = Basis(box.collector, "metrics", box.frequency_ms, work.span, read)
         return [Planned(self._past_retention(replace(work, sources=sources), place), basis)]
 
     def _past_retention(self, work: RollupWork, place: Place) -> RollupWork:
