@@ -13,6 +13,7 @@ import pytest
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.inspect import Tier
+from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import METRICS, ROLLUPS
 from lakerunner.model.time import TimeRange
@@ -185,3 +186,29 @@ def test_windows_on_their_way_are_not_compared(lake: CheckedLake) -> None:
     code, said = lake.fsck()
     assert (code, said["findings"]) == (0, [])
     assert said["looked_at"]["rolled segments not compared: others of their time wait to be rolled up"] == 1
+
+
+def expire(lake: CheckedLake, segment: Segment, keep_ns: int = 3600 * SECOND) -> None:
+    """As a sweep does with a retention that may be another one by now."""
+    now_ns = segment.time.end_ns + keep_ns
+    cutoff = Cutoff("metrics", segment.frequency_ms, segment.time.end_ns, segment.time.end_ns, now_ns, now_ns)
+    assert lake.index.sweep.expire(ORG.id, cutoff, [segment.id], now_ns) == {segment.id}
+
+
+def test_what_expired_while_its_retention_was_shorter_is_not_missed(lake: CheckedLake) -> None:
+    gone = rolled(lake, 1, 2, time=START + 1)
+    left = rolled(lake, *range(3, 12), time=START + 6)
+    windows = add_windows(lake, table([(END, 7, 28.0), (END + 10 * SECOND, 4, 38.0)]), "w")
+    expire(lake, gone)
+    code, said = lake.fsck()
+    assert (code, {one["check"] for one in said["findings"]}) == (0, {"objects"})  # its file waits for the sweeper
+    assert said["looked_at"]["rolled segments not compared: part of them is past its retention"] == 1
+    expire(lake, windows)
+    code, said = lake.fsck()
+    assert (code, {one["check"] for one in said["findings"]}) == (0, {"objects"})
+    later = rolled(lake, 1, time=START + 61)
+    errors = [(check, where) for severity, check, _, where in lake.found(sample=0) if severity == "error"]
+    assert errors == [("rollups", later.path)]
+    lake.sql("DELETE FROM lrdb.expired")
+    errors = [(check, where) for severity, check, _, where in lake.found(sample=0) if severity == "error"]
+    assert sorted(errors) == sorted([("rollups", later.path), ("rollups", left.path)])

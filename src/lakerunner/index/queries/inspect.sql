@@ -61,14 +61,19 @@ ORDER BY hashtextextended(id::text, %(seed)s), id LIMIT %(limit)s
 
 -- name: without_windows
 -- Live segments of a tier that are said to be rolled up, and no live segment of the next tier has a window of theirs.
--- A window is named by its end: the first one that is not before the time in ms.
+-- A window is named by its end: the first one that is not before the time in ms. Where either has expired, nothing is
+-- said to be missing.
 WITH rolled AS (
     SELECT id, collector,
            ceil(floor(start_ns / 1e6) / %(target_ms)s::numeric) * %(target_ms)s * 1000000 AS first_ns,
            ceil(floor((end_ns - 1) / 1e6) / %(target_ms)s::numeric) * %(target_ms)s * 1000000 AS last_ns
-    FROM lrdb.segments
+    FROM lrdb.segments AS s
     WHERE organization = %(organization)s AND signal = 'metrics' AND frequency_ms = %(frequency_ms)s
       AND state = 'live' AND rolled AND start_ns >= %(since_ns)s
+      AND start_ns >= ALL (
+          SELECT before_ns FROM lrdb.expired AS e
+          WHERE e.organization = %(organization)s AND e.signal = 'metrics' AND e.collector = s.collector
+            AND e.frequency_ms IN (%(frequency_ms)s, %(target_ms)s))
 )
 SELECT id FROM rolled AS r
 WHERE NOT EXISTS (

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.index.index import Index
 from lakerunner.index.inspect import Tier
 from lakerunner.model.errors import Absent, Corrupt
 from lakerunner.model.retention import Retention
@@ -50,7 +51,8 @@ class Unfit(Exception):
 
 @dataclass(frozen=True)
 class Horizon:
-    """From when on the rows of a tier are all there, by retention."""
+    """From when on the rows of a tier are all there, by the retention that holds now. What went by an earlier, shorter
+    one, the index knows (`lrdb.expired`)."""
 
     retention: Retention
     now_ns: int
@@ -58,6 +60,12 @@ class Horizon:
     def since(self, frequency_ms: int) -> int:
         keep_ns = self.retention.of.get(("metrics", frequency_ms))
         return MIN_NS if keep_ns is None else self.now_ns - keep_ns
+
+    def whole_since(self, index: Index, segment: Segment, target: int) -> int:
+        """Of the segment's collector, both what windows of the target are made of, and they themselves."""
+        tiers = (segment.frequency_ms, target)
+        gone = (index.sweep.expired_before(segment.organization, segment.collector, tier) for tier in tiers)
+        return max(*map(self.since, tiers), *gone)
 
 
 def check_rolled(lake: Lake, scope: Scope, horizon: Horizon, found: Findings) -> None:
@@ -106,7 +114,7 @@ def _check_segment(
         raise Unfit("replaced meanwhile")
     tier = Tier(segment.organization, segment.collector, segment.signal, segment.frequency_ms)
     ends = _ends(segment, target)
-    if ends.start_ns - target * MS_NS < max(horizon.since(segment.frequency_ms), horizon.since(target)):
+    if ends.start_ns - target * MS_NS < horizon.whole_since(lake.index, segment, target):
         raise Unfit("part of them is past its retention")
     used: list[Segment] = []
 
