@@ -141,6 +141,42 @@ def test_a_flipped_bit_is_found_by_reading(lake: CheckedLake, from_end: bool, sa
     assert what.startswith(f"it cannot be read: column message, row group 0: {said}")
 
 
+def test_a_text_index_that_would_not_find_a_text_is_found_by_reading(lake: CheckedLake) -> None:
+    """It has no checksum: what it must have is made anew of the rows. A bit too many finds too much, and is no harm."""
+    one = lake.add("logs", logs_of(*(f"message number {number}" for number in range(500))))
+    path = lake.path(one.side_path("text.bin"))
+    data = path.read_bytes()
+    set_at = max(place for place, byte in enumerate(data) if byte)
+    bit = data[set_at] & -data[set_at]
+
+    def changed(place: int, byte: int) -> list[tuple[str, str, str, str]]:
+        path.write_bytes(data[:place] + bytes([byte]) + data[place + 1 :])
+        assert lake.found() == []
+        return lake.found(deep=True)
+
+    assert changed(set_at, data[set_at]) == []
+    assert changed(set_at, 255) == []
+    what = "this text index lacks 1 of the bits that the texts of its segment have: they are not found by it"
+    assert changed(set_at, data[set_at] ^ bit) == [(*FILES, what, one.side_path("text.bin"))]
+    what = "this text index is of other row groups, or asks otherwise, than its segment has it"
+    assert changed(16, 9) == [(*FILES, what, one.side_path("text.bin"))]  # probes of tokens
+    what = "this side file cannot be read: not a text index: it does not begin like one"
+    assert changed(0, 0) == [(*FILES, what, one.side_path("text.bin"))]
+
+
+def test_a_flipped_bit_beside_a_segment_of_traces_is_found_by_reading(lake: CheckedLake) -> None:
+    one = lake.add("traces", spans_of(*(f"span {number}" for number in range(50))))
+    path = lake.path(one.side_path("traces.parquet"))
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size - 2] ^= 1
+    path.write_bytes(data)
+    assert lake.found() == []
+    ((severity, check, what, where),) = lake.found(deep=True)
+    assert (severity, check, where) == ("error", "files", one.side_path("traces.parquet"))
+    assert what.startswith("this side file cannot be read: could not verify page integrity")
+
+
 def test_a_segment_that_is_replaced_meanwhile_is_no_finding(lake: CheckedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     one = lake.add("logs", logs_of("a"))
     lake.path(one.path).unlink()
@@ -186,6 +222,23 @@ def test_objects_that_nobody_knows(lake: CheckedLake) -> None:
     assert what == ("2 young objects are not known to the index: work that is about to be committed, or was cut")
     assert where in (young.path, young.side_path("text.bin"))
     assert not [one for one in lake.found(organization="default") if one[3] == elsewhere]
+
+
+def test_what_no_sweep_takes_is_not_left_to_the_sweeper(lake: CheckedLake) -> None:
+    one = lake.add("logs", logs_of("a"))
+    (orphan,) = lake.make("logs", logs_of("old"))
+    beside, foreign = one.side_path("other.bin"), one.path.rpartition("/")[0] + "/notes.txt"
+    for key in (beside, foreign):
+        lake.store.put(key, b"abc")
+    for key in (beside, foreign, orphan.path, orphan.side_path("text.bin")):
+        lake.age(key, 3)
+    to_do = {finding["where"]: finding["to_do"] for finding in lake.fsck()[1]["findings"]}
+    assert to_do == {
+        orphan.path: "the sweeper deletes it: is one running? `lakerunner sweep` does it now",
+        orphan.side_path("text.bin"): "the sweeper deletes it: is one running? `lakerunner sweep` does it now",
+        beside: "no sweep takes it: look whose it is, then delete it: nothing reads it",
+        foreign: "no sweep takes it: look whose it is, then delete it: nothing reads it",
+    }
 
 
 def test_files_of_replaced_segments_past_the_grace_time_are_a_note(lake: CheckedLake) -> None:

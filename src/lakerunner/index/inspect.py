@@ -143,8 +143,8 @@ class Inspect:
     def without_windows(
         self, organization: UUID, frequency_ms: int, target_ms: int, since_ns: int, limit: int = PAGE
     ) -> list[UUID]:
-        """Live segments with rows from `since_ns` on, of a time of which nothing has expired, said to be rolled up, that
-        have no window at all."""
+        """Live segments with rows from `since_ns` on, where nothing has expired, said to be rolled up, that have no
+        window at all."""
         values = {"organization": organization, "frequency_ms": frequency_ms, "target_ms": target_ms}
         rows = self._database.rows("inspect.without_windows", values | {"since_ns": since_ns, "limit": limit})
         return [id_ for (id_,) in rows]

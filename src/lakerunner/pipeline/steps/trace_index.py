@@ -56,6 +56,7 @@ def open_index(sink: pa.NativeFile) -> pq.ParquetWriter:
         compression_level=1,
         use_dictionary=["root_service_name", "root_name", "services.list.element"],
         write_page_index=True,
+        write_page_checksum=True,
         sorting_columns=pq.SortingColumn.from_ordering(SCHEMA, [("trace_id", "ascending")]),
         store_schema=False,
     )

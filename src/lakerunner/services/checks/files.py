@@ -2,7 +2,7 @@
 
 Comes in: the live segments of an organization. Goes out: findings about the Parquet file and the files beside it: that
 they are there, of the stated size, with the stated rows, columns and times, and the order of their rows declared; with
-`deep` every page is read, its checksum verified, and times and order are the rows' own.
+`deep` every page is read, its checksum verified, times and order are the rows' own, and text indexes have all texts.
 
 What always holds: a segment that was replaced while it was looked at is no finding.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -21,9 +22,11 @@ import pyarrow.parquet as pq
 from lakerunner.model.errors import Absent, Corrupt, Unavailable
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import spec_of
+from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import iso_time
 from lakerunner.services.checks.finding import ERROR, Findings, Lake, Scope
 from lakerunner.services.checks.reading import batches, footer_of, opened, size_of
+from lakerunner.services.checks.texts import text_troubles
 
 CHECK = "files"
 _AT_ONCE = 8
@@ -85,7 +88,7 @@ def _troubles(lake: Lake, scope: Scope, segment: Segment) -> Iterator[tuple[str,
         footer = footer_of(lake.store, key, size)
         yield from ((what, key, _TELL) for what in _footer_troubles(segment, footer))
         if scope.deep:
-            yield from ((what, key, _TELL) for what in _row_troubles(lake, segment))
+            yield from _deep_troubles(lake, segment)
     except Absent:
         yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
     except Corrupt as error:
@@ -105,9 +108,6 @@ def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[tu
             with opened(lake.store, key, size, lake.directory) as file:
                 for _ in batches(file, key):
                     pass
-        elif deep:
-            for start in range(0, size, 8 << 20):
-                lake.store.get_range(key, start, min(8 << 20, size - start))
     except Absent:
         yield "a side file of a live segment is not there", key, _REBUILD
     except Corrupt as error:
@@ -135,21 +135,37 @@ def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]
             )
 
 
-def _row_troubles(lake: Lake, segment: Segment) -> Iterator[str]:
+def _deep_troubles(lake: Lake, segment: Segment) -> Iterator[tuple[str, str, str]]:
+    """Of all that is in the file, and of what stands beside it without a checksum."""
+    with opened(lake.store, segment.path, segment.bytes, lake.directory, checked=True) as file:
+        yield from ((what, segment.path, _TELL) for what in _row_troubles(segment, file))
+        if (stored := _text_index(lake, segment)) is not None:
+            key = segment.side_path(SIDE_FILE)
+            yield from ((what, key, _REBUILD) for what in text_troubles(stored, segment.columns, file))
+
+
+def _text_index(lake: Lake, segment: Segment) -> memoryview | None:
+    """None where there is none, or it is not as large as it should be, which is said elsewhere."""
+    size = _sides(segment).get(SIDE_FILE)
+    with suppress(Absent, Corrupt):
+        return None if size is None else lake.store.get_range(segment.side_path(SIDE_FILE), 0, size)
+    return None
+
+
+def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
     """Of the rows themselves: how many, from when to when, in which order."""
     sort_by = spec_of(segment.signal, segment.frequency_ms).sort_by
     rows, first, last, unordered = 0, None, None, 0
     before: pa.RecordBatch | None = None
-    with opened(lake.store, segment.path, segment.bytes, lake.directory, checked=True) as file:
-        for batch in batches(file, segment.path):
-            times = batch.column("timestamp").cast(pa.int64())
-            low, high = pc.min_max(times).values()
-            first = low.as_py() if first is None else min(first, low.as_py())
-            last = high.as_py() if last is None else max(last, high.as_py())
-            keys = batch.select(list(sort_by))
-            unordered += _unordered(keys if before is None else _joined(before, keys))
-            before = keys.slice(keys.num_rows - 1)
-            rows += batch.num_rows
+    for batch in batches(file, segment.path):
+        times = batch.column("timestamp").cast(pa.int64())
+        low, high = pc.min_max(times).values()
+        first = low.as_py() if first is None else min(first, low.as_py())
+        last = high.as_py() if last is None else max(last, high.as_py())
+        keys = batch.select(list(sort_by))
+        unordered += _unordered(keys if before is None else _joined(before, keys))
+        before = keys.slice(keys.num_rows - 1)
+        rows += batch.num_rows
     if rows != segment.rows:
         yield f"{rows} rows can be read, the index says {segment.rows}"
     if unordered:

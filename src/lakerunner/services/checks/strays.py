@@ -23,10 +23,12 @@ from lakerunner.objects.store import ObjectMeta
 from lakerunner.services.checks.finding import ERROR, NOTE, Finding, Findings, Lake, Scope
 from lakerunner.services.checks.reading import size_of
 from lakerunner.services.lister import batches
+from lakerunner.services.sweep.names import segment_in
 
 CHECK = "objects"
 _ID = re.compile(r"tbl_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.[^/]+")
 _SWEEP = "the sweeper deletes it: is one running? `lakerunner sweep` does it now"
+_LOOK = "no sweep takes it: look whose it is, then delete it: nothing reads it"
 
 
 @dataclass
@@ -73,7 +75,8 @@ def _look_at(lake: Lake, scope: Scope, page: Sequence[ObjectMeta], found: Findin
         id_ = ids.get(meta.key)
         segment = segments.get(id_) if id_ is not None else None
         if segment is None or meta.key not in set(_names(segment)):
-            _add_unknown(lake, scope, meta, found, tally)
+            goes = segment_in(meta.key) is not None and id_ not in states  # as services/sweep/orphans.py has it
+            _add_unknown(lake, scope, meta, _SWEEP if goes else _LOOK, found, tally)
             continue
         state, ended_seconds = states[segment.id]
         if state != "live" and ended_seconds > scope.grace_seconds and _is_there(lake, meta.key):
@@ -81,14 +84,14 @@ def _look_at(lake: Lake, scope: Scope, page: Sequence[ObjectMeta], found: Findin
             tally.oldest = tally.oldest or meta.key
 
 
-def _add_unknown(lake: Lake, scope: Scope, meta: ObjectMeta, found: Findings, tally: _Tally) -> None:
+def _add_unknown(lake: Lake, scope: Scope, meta: ObjectMeta, to_do: str, found: Findings, tally: _Tally) -> None:
     age = (scope.now_ns - meta.modified_ns) / SECOND_NS
     if age < scope.grace_seconds:
         tally.young += 1
         tally.newest = tally.newest or meta.key
     elif _is_there(lake, meta.key):
         what = f"the index does not know this object of {meta.size} bytes, {age / 3600:.1f} hours old"
-        found.add(scope.finding(CHECK, ERROR, what, meta.key, _SWEEP))
+        found.add(scope.finding(CHECK, ERROR, what, meta.key, to_do))
 
 
 def _names(segment: Segment) -> Iterator[str]:
