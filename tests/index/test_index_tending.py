@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -108,6 +110,35 @@ def test_requeued_work_is_on_its_way_again_with_its_segments(index: Index) -> No
         (WORK.topic, WORK.payload),
         ("boxer.logs.compact", b"again"),
     }
+
+
+def test_work_that_fails_while_it_is_requeued_is_recorded(index: Index) -> None:
+    """Both change the row of the work and its segments: in one order, else each waits for the other."""
+    one = segment("one")
+    commit(index, one)
+    twice = Retry(attempts=2, seconds=10.0)
+    index.tending.fail(WORK, ACME.id, [one.id], "first", twice)
+    index.tending.set_aside(ACME.id, [one.id], "it was damaged")
+    with ThreadPoolExecutor(2) as threads, index.pool.connection() as connection:
+        with connection.transaction():
+            connection.execute("SELECT FROM lrdb.segments WHERE id = %s FOR UPDATE", [one.id])
+            again = threads.submit(index.tending.requeue, ACME.id, [WORK], [one.id], [])
+            until_waiting(connection, 1)
+            failed = threads.submit(index.tending.fail, WORK, ACME.id, [one.id], "second", twice)
+            until_waiting(connection, 2)
+        assert again.result() == (1, 1)
+        assert failed.result() == (1, "waiting")  # it was forgotten, and has failed anew
+    assert index.tending.aside_of(ACME.id, [one.id]) == frozenset()
+
+
+def until_waiting(connection: Any, sessions: int) -> None:
+    """So many sessions wait for a lock."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    for _ in range(200):
+        if connection.execute(waiting).fetchone()[0] >= sessions:
+            return
+        time.sleep(0.05)
+    raise AssertionError("they do not wait")
 
 
 def test_only_live_segments_are_set_aside(index: Index) -> None:

@@ -173,9 +173,9 @@ class Tending:
             "digests": [work.digest for work in works],
         }
         with self._database.transaction() as transaction:
-            # Segments first, as where they are set aside by work that fails.
-            back = transaction.run("tending.take_back", {"organization": organization, "ids": list(segments)})
+            # Works before segments, as where work that fails sets them aside: else each could wait for the other.
             went = transaction.run("tending.requeue", values)
+            back = transaction.run("tending.take_back", {"organization": organization, "ids": list(segments)})
             if messages:
                 topics, payloads = (list(column) for column in zip(*messages, strict=True))
                 transaction.run("outbox.insert", {"topics": topics, "payloads": payloads})
