@@ -77,7 +77,7 @@ class Jobs:
 
     def rollup(self, _spark: Any, works: Sequence[RollupWork], *_: Any) -> list[Outcome]:
         self._begin([work.touched for work in works])
-        return [self._trouble(work.sources) or Outcome((rolled(work),)) for work in works]
+        return [self._trouble((*work.sources, *work.made)) or Outcome((rolled(work),)) for work in works]
 
 
 def merged(work: CompactWork) -> Segment:

@@ -11,6 +11,7 @@ from tending_lake import ACME, MS, Lake, segment
 from lakerunner.bus.topics import RollupBox, SegmentsCommitted
 from lakerunner.index.commit import Commit
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIERS
 from lakerunner.model.time import TimeRange
@@ -182,6 +183,28 @@ def test_windows_that_need_a_damaged_segment_are_not_made_without_it(tended: Lak
     worker.step()
     assert reasons(tended) == [(2, "aside", f"{old.id} is damaged")]
     assert rolled(tended) == [True, False]
+    assert [one.id for one, _ in tended.index.tending.list_aside(ACME.id)] == [late.id]
+
+
+def test_late_points_past_retention_fail_where_the_windows_that_are_there_cannot_be_read(tended: Lake) -> None:
+    """Which of them are there already is not known then. It is no reason to try for ever, and at once."""
+    (old,) = tended.commit(points("old"))
+    worker = tended.rollups(attempts=2)
+    tended.rollup_box(10_000, old)
+    worker.step()
+    (windows,) = tended.live("metrics", 10_000)
+    cutoff = Cutoff("metrics", 0, old.time.end_ns, old.time.end_ns, 0, 0)
+    assert tended.index.sweep.expire(ACME.id, cutoff, [old.id], 3600 * S) == {old.id}
+    (late,) = tended.commit(points("late", 2, 3))
+    tended.jobs.damaged = {windows.id}
+    tended.rollup_box(10_000, late)
+    worker.step()
+    assert reasons(tended) == [(1, "waiting", f"{windows.id} is damaged")]
+    worker.step()
+    assert len(tended.jobs.sizes) == 2  # one for the old ones, one for the late
+    tended.hurry()
+    worker.step()
+    assert reasons(tended) == [(2, "aside", f"{windows.id} is damaged")]
     assert [one.id for one, _ in tended.index.tending.list_aside(ACME.id)] == [late.id]
 
 

@@ -99,8 +99,10 @@ class Rollup:
         return work.work.touched
 
     def does_without(self, work: Planned, damaged: UUID) -> bool:
-        """Not without one that is rolled up: its rows are in windows that these would replace."""
-        return not any(one.rolled for one in work.work.sources if one.id == damaged)
+        """Not without one that is rolled up: its rows are in windows that these would replace. Nor without windows that
+        are there already: they are to be left as they are, and which they are is not known then."""
+        needed = {*(one.id for one in work.work.sources if one.rolled), *(one.id for one in work.work.made)}
+        return damaged not in needed
 
     def report(self, work: Planned, outcome: Outcome, seconds: float) -> None:
         done = work.work
