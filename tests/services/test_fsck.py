@@ -224,6 +224,12 @@ def test_objects_that_nobody_knows(lake: CheckedLake) -> None:
     assert not [one for one in lake.found(organization="default") if one[3] == elsewhere]
 
 
+def test_an_object_below_the_name_of_an_organization_belongs_to_none(lake: CheckedLake) -> None:
+    """Segments stand below its id: nobody looks elsewhere."""
+    lake.store.put(f"db/{ORG.name}/edge/x", b"x")
+    assert lake.found() == [(*OBJECTS, "this object belongs to no organization", f"db/{ORG.name}/edge/x")]
+
+
 def test_what_no_sweep_takes_is_not_left_to_the_sweeper(lake: CheckedLake) -> None:
     one = lake.add("logs", logs_of("a"))
     (orphan,) = lake.make("logs", logs_of("old"))

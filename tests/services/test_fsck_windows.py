@@ -16,7 +16,9 @@ from lakerunner.index.inspect import Tier
 from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Column, Segment, segment_id
 from lakerunner.model.signal import METRICS, ROLLUPS
+from lakerunner.model.source import SourceObject
 from lakerunner.model.time import TimeRange
+from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.services.checks.windows import Pick
 from suites.checked import ORG, START, START_NS, CheckedLake, checked_lake, points_of
 
@@ -169,6 +171,19 @@ def test_a_rolled_segment_without_any_window(lake: CheckedLake) -> None:
     assert found == [("error", "rollups", what, one.path)]
     lake.sql("UPDATE lrdb.segments SET rolled = false")
     assert lake.found() == []
+
+
+def test_a_segment_of_series_without_samples_has_no_windows(lake: CheckedLake) -> None:
+    """As Prometheus sends exemplars: in series of their own."""
+    series = b"\x0a\x12\x0a\x08__name__\x12\x06orders" + b"\x1a\x09\x11" + bytes(8)
+    message = b"\x0a" + bytes([len(series)]) + series
+    data = bytes([len(message)]) + message
+    source = SourceObject("local", "otel-raw/1.prw1", "e", len(data), START_NS)
+    made = make_segments(METRICS, ORG.id, "edge", [Raw(source, memoryview(data), "prw1")], lake.store.put)
+    (one,) = made.segments
+    assert (one.rows, one.statistics["metrics"]) == (1, ["orders"])
+    lake.index.commit(Commit((replace(one, rolled=True),), (), ()))
+    assert lake.found(sample=0) == []
 
 
 def test_windows_past_their_retention_are_not_missed(lake: CheckedLake) -> None:

@@ -37,6 +37,7 @@ _KEY = ("metric_name", "series", "timestamp")
 _SUMS = ("sum", "chq_rollup_sum", "chq_rollup_increase", "chq_rollup_reset_sum")
 _ERRORS = {"chq_rollup_sum": "chq_rollup_sum_error"}  # what the sum's rounding lost is a part of it
 _CLOSE = 1e-12
+_SAMPLES = ("value", "int_value", "count", "float_count", "chq_rollup_count")
 _MAPS = tuple(scope.map_column for scope in SCOPES)
 _TO_DO = "mark the source segment as not rolled (lrdb.segments.rolled), so that it is rolled up again, and report it"
 
@@ -83,13 +84,23 @@ def check_rolled(lake: Lake, scope: Scope, horizon: Horizon, found: Findings) ->
 
 
 def _has_points(lake: Lake, segment: Segment) -> bool:
-    """A segment of nothing but metadata has no windows; one that cannot be read is another check's."""
+    """A segment of nothing but metadata, or of series without samples, has no windows; one that cannot be read is
+    another check's."""
+    there = {column.name for column in segment.columns}
+    read = [name for name in ("metric_type", "flags", *_SAMPLES) if name in there]
     try:
         with opened(lake.store, segment.path, segment.bytes, lake.directory) as file:
-            kinds = (batch.column("metric_type") for batch in batches(file, segment.path, ["metric_type"]))
-            return any(pc.any(pc.not_equal(one, "metadata")).as_py() for one in kinds)
+            return any(_is_some_point(batch) for batch in batches(file, segment.path, read))
     except (Absent, Corrupt):
         return False
+
+
+def _is_some_point(batch: pa.RecordBatch) -> bool:
+    """A number, a histogram, a window, or a marker that there is none."""
+    held = pc.not_equal(pc.bit_wise_and(batch.column("flags"), 1), 0)
+    for name in (name for name in _SAMPLES if name in batch.schema.names):
+        held = pc.or_(held, batch.column(name).is_valid())
+    return bool(pc.any(pc.and_(held, pc.not_equal(batch.column("metric_type"), "metadata"))).as_py())
 
 
 def check_windows(lake: Lake, scope: Scope, horizon: Horizon, recompute: Recompute, found: Findings) -> None:
