@@ -121,6 +121,7 @@ def test_what_is_damaged_is_named(store: ObjectStore, address: StoreAddress) -> 
             refused += 1
             assert (outcome.damaged, outcome.segments) == (damaged.id, ())
             assert str(damaged.id) in outcome.error
+            assert outcome.error.splitlines() == [outcome.error]
             assert set(everything(store)) == before
     assert refused > 10
     for data in (b"", whole[:-9], whole[:100], whole + b"x"):

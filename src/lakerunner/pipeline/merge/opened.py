@@ -37,7 +37,7 @@ class Damaged(Corrupt):
     def __init__(self, segment: UUID, reason: object) -> None:
         super().__init__(segment, reason)
         self.segment = segment
-        self.reason = str(reason)
+        self.reason = " ".join(str(reason).split())  # Arrow says some things in several lines
 
     def __str__(self) -> str:
         return self.reason if str(self.segment) in self.reason else f"segment {self.segment}: {self.reason}"
