@@ -22,7 +22,18 @@ from lakerunner.model.errors import NotFound
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import segment_id
 from lakerunner.model.source import SourceObject
-from lakerunner.services.status import Status, Waiting, age, collect, document, run_status, shown, size, written
+from lakerunner.services.status import (
+    Status,
+    Waiting,
+    age,
+    collect,
+    document,
+    fitting,
+    run_status,
+    shown,
+    size,
+    written,
+)
 from suites.checked import ORG, START_NS, CheckedLake, checked_lake, logs_of, points_of, spans_of
 
 OTHER = Organization(segment_id("other"), "other")
@@ -144,7 +155,7 @@ For the sweeper
 │ replaced segments, due │        7 │ 1.5 KiB │
 └────────────────────────┴──────────┴─────────┘
 written per stored byte: logs 1.00
-1 segments are merged no more: see `aside`
+1 segments are merged no more: `lakerunner work` says why
 """
 
 
@@ -173,6 +184,22 @@ def test_without_a_terminal_it_is_shown_once_also_with_watch(lake: CheckedLake) 
     assert json.loads(out.getvalue())["segments"] == []
     with pytest.raises(NotFound, match="there is no organization 'x': known are default"):
         run_status(lake.settings, "x", None, True, io.StringIO())
+
+
+def test_what_a_terminal_has_no_room_for_is_said() -> None:
+    def lines(height: int) -> list[str]:
+        console = Console(file=io.StringIO(), width=120, height=height)
+        with console.capture() as captured:
+            console.print(fitting(console, shown(STATUS)))
+        return [line.rstrip() for line in captured.get().splitlines()]
+
+    whole = lines(200)
+    assert lines(len(whole)) == whole
+    assert lines(len(whole) - 1) == [
+        *whole[:-2],
+        "2 more lines have no room here: `lakerunner status` shows them",
+    ]
+    assert len(lines(10)) == 10
 
 
 def test_the_command_refuses_what_makes_no_sense_and_makes_no_lake(tmp_path: Path) -> None:

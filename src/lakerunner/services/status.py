@@ -13,8 +13,9 @@ from typing import Any, TextIO
 from uuid import UUID
 
 import orjson
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
@@ -80,12 +81,24 @@ def _watch(settings: Settings, index: Index, whose: UUID | None, seconds: float,
             while True:
                 try:
                     last = shown(collect(settings, index, whose, now_ns()))
-                    live.update(last, refresh=True)
+                    live.update(fitting(console, last), refresh=True)
                 except Unavailable as error:
-                    live.update(Group(Text(f"not up to date: {error}", style="bold red"), last), refresh=True)
+                    late = Group(Text(f"not up to date: {error}", style="bold red"), last)
+                    live.update(fitting(console, late), refresh=True)
                 time.sleep(seconds)
     except KeyboardInterrupt:
         return
+
+
+def fitting(console: Console, tables: RenderableType) -> RenderableType:
+    """What a terminal has room for, and how much is left out: it would be cut without a word."""
+    lines = console.render_lines(tables, console.options.update(height=None), pad=False)
+    room = console.height - 1
+    if len(lines) <= console.height:
+        return tables
+    parts = [part for line in lines[:room] for part in (*line, Segment.line())]
+    left = Text(f"{len(lines) - room} more lines have no room here: `lakerunner status` shows them", style="bold")
+    return Group(Segments(parts), left)
 
 
 def collect(settings: Settings, index: Index, whose: UUID | None, at_ns: int) -> Status:
@@ -205,7 +218,7 @@ def shown(status: Status) -> Group:
     aside = sum(of.aside for of in status.segments)
     lines = [
         f"written per stored byte: {each}",
-        *([f"{aside} segments are merged no more: see `aside`"] if aside else []),
+        *([f"{aside} segments are merged no more: `lakerunner work` says why"] if aside else []),
     ]
     return Group(queues, lag, segments, sweeper, *map(Text, lines))
 
