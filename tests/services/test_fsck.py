@@ -283,8 +283,11 @@ def test_rows_delivered_twice_are_a_note(lake: CheckedLake, monkeypatch: pytest.
     code, said = lake.fsck()
     assert code == 0
     assert [(f["severity"], f["what"]) for f in said["findings"]] == [
-        ("note", "2 rows are in two live segments or more: delivered twice, and not merged yet")
+        ("note", "2 rows are in two live segments or more: delivered twice, and not merged")
     ] * 2
+    assert {f["to_do"] for f in said["findings"]} == {
+        "nothing: a merge of both drops one; where one is full, or of the last level, it is merged no more: both stay"
+    }
     wheres = [f["where"] for f in said["findings"]]
     assert wheres == [
         f"edge/metrics {hour}: {one.id}, {two.id}",
@@ -300,7 +303,7 @@ def test_logs_are_compared_by_their_delivery(lake: CheckedLake) -> None:
     lake.add("logs", logs_of("same", "twice"))
     ((severity, check, what, _),) = lake.found()
     assert (severity, check) == ("note", "rows")
-    assert what == "2 rows are in two live segments or more: delivered twice, and not merged yet"
+    assert what == "2 rows are in two live segments or more: delivered twice, and not merged"
 
 
 def test_equal_rows_of_one_segment_are_rows(lake: CheckedLake) -> None:

@@ -35,6 +35,7 @@ CHECK = "rows"
 ROWS_AT_ONCE = 20_000_000  # digests of 8 bytes, and as much again to sort them
 _DELIVERY = ("delivery", "delivery_row")
 _TRIES = 3
+_MERGED = "nothing: a merge of both drops one; where one is full, or of the last level, it is merged no more: both stay"
 
 
 def check_inputs(lake: Lake, scope: Scope, found: Findings) -> None:
@@ -78,9 +79,9 @@ def _check_hour(lake: Lake, scope: Scope, hour: Hour, found: Findings) -> None:
         return
     found.looked_at["rows compared"] += sum(segment.rows for segment in segments)
     if equal and pair is not None:
-        what = f"{equal} rows are in two live segments or more: delivered twice, and not merged yet"
+        what = f"{equal} rows are in two live segments or more: delivered twice, and not merged"
         where = f"{hour.collector}/{hour.signal} {hour_of(hour.time.start_ns):%Y-%m-%d %H}h: {pair[0]}, {pair[1]}"
-        found.add(scope.finding(CHECK, NOTE, what, where, "nothing: compaction merges them"))
+        found.add(scope.finding(CHECK, NOTE, what, where, _MERGED))
 
 
 def _all_live(lake: Lake, segments: Iterable[Segment]) -> bool:
