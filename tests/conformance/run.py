@@ -3,8 +3,9 @@
     python -m conformance.run [FILE-OR-FOLDER ...]
 
 Without arguments: the scripts beside the repo (../shared/conformance) in the languages that we have, and our own.
-The exit code is 0 when all passed, 1 when some failed or the ledger (ledger.py) lists what passes, 2 when a script is
-wrong or there is none.
+The count is the last line in any case; a script that cannot be read counts as one that failed, and the others run.
+The exit code is 0 when all passed, 1 when some failed or the ledger (ledger.py) lists what passes, 2 when a script
+cannot be read or there is none.
 """
 
 from __future__ import annotations
@@ -38,9 +39,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
+    """`unread` says why the script could not be read: then nothing of it ran."""
+
     path: Path
     passed: int
     failures: tuple[Failure, ...]
+    unread: str = ""
+
+    @property
+    def failed(self) -> int:
+        return 1 if self.unread else len(self.failures)
 
 
 def run_promql(path: Path) -> Result:
@@ -69,16 +77,14 @@ LANGUAGES: Mapping[str, Language] = {".test": Language("promql", run_promql)}
 
 
 def scripts(named: Sequence[str]) -> list[Path]:
-    """Those of the names, folders taken apart; without names all there are."""
+    """Those of the names, there or not, folders taken apart; without names all there are."""
     if named:
         roots = [_place(name) for name in named]
-        missing = [str(root) for root in roots if not root.exists()]
-        if missing:
-            raise ScriptError(f"not there: {', '.join(missing)}")
     else:
-        roots = [place / one.name for one in LANGUAGES.values() for place in (SHARED, OWN)]
+        places = (place / one.name for one in LANGUAGES.values() for place in (SHARED, OWN))
+        roots = [place for place in places if place.is_dir()]
     found = [path for root in roots for path in (sorted(root.rglob("*")) if root.is_dir() else [root])]
-    return [path for path in found if path.is_file() and (path.suffix in LANGUAGES or path in roots)]
+    return [path for path in found if path in roots or (path.is_file() and path.suffix in LANGUAGES)]
 
 
 def _place(name: str) -> Path:
@@ -88,34 +94,36 @@ def _place(name: str) -> Path:
 
 
 def run(path: Path) -> Result:
+    if not path.exists():
+        raise ScriptError(f"{path}: not there")
     if path.suffix not in LANGUAGES:
         raise ScriptError(f"{path}: of no language we have ({', '.join(LANGUAGES)})")
     return LANGUAGES[path.suffix].run(path)
 
 
 def main(named: Sequence[str]) -> int:
-    try:
-        paths = scripts(named)
-        if not named and not SHARED.is_dir():
-            print(f"{SHARED} is not there: only our own scripts are run")
-        if not paths:
-            print("no scripts to run")
-            return 2
-        results = [_reported(run(path)) for path in paths]
-    except (ScriptError, UnicodeDecodeError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    ledger = Ledger.read(LEDGER)
-    wrong = ledger.wrong({failure.case.place: failure.reason for one in results for failure in one.failures}, paths)
+    if not named and not SHARED.is_dir():
+        print(f"{SHARED} is not there: only our own scripts are run")
+    paths = scripts(named)
+    if not paths:
+        print("no scripts to run")
+    results = [_reported(path) for path in paths]
     failures = [failure for one in results for failure in one.failures]
-    for line in (*failures, *wrong):
+    wrong = Ledger.read(LEDGER).wrong({failure.case.place: failure.reason for failure in failures}, paths)
+    unread = [one.unread for one in results if one.unread]
+    for line in (*failures, *wrong, *unread):
         print(f"\n{line}")
-    print(f"\n{sum(one.passed for one in results)} passed, {len(failures)} failed")
-    return 1 if failures or wrong else 0
+    print(f"\n{sum(one.passed for one in results)} passed, {sum(one.failed for one in results)} failed")
+    return 2 if unread or not paths else 1 if failures or wrong else 0
 
 
-def _reported(result: Result) -> Result:
-    print(f"{result.path.name:32} {result.passed} passed, {len(result.failures)} failed", flush=True)
+def _reported(path: Path) -> Result:
+    try:
+        result = run(path)
+    except (ScriptError, OSError, ValueError) as error:  # ValueError: what is no UTF-8
+        reason = str(error)
+        result = Result(path, 0, (), reason if str(path) in reason else f"{path}: {reason}")
+    print(f"{path.name:32} {result.passed} passed, {result.failed} failed", flush=True)
     return result
 
 
