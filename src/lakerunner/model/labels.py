@@ -24,7 +24,10 @@ def labels_of(given: Mapping[str, str] | Iterable[tuple[str, str]]) -> Labels:
 
 def value_of(labels: Labels, name: str) -> str:
     """ "" where there is no such label."""
-    return next((value for own, value in labels if own == name), "")
+    for own, value in labels:  # a generator would take twice the time, and this is asked of every series
+        if own == name:
+            return value
+    return ""
 
 
 def without_name(labels: Labels) -> Labels:

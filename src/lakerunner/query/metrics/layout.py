@@ -18,15 +18,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from lakerunner.model.labels import NAME, Labels, value_of
+from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.arrays import Bools, Ints
+from lakerunner.query.metrics.grouping import Grouping
 from lakerunner.query.metrics.kernels import chosen_entries, sort_into
 from lakerunner.query.metrics.matching import Matchers
 from lakerunner.query.metrics.selection import Shard
 from lakerunner.query.metrics.series import Known, SeriesTable
-from lakerunner.query.metrics.view import FURTHER_LABEL, SPREAD, Facet, Kind, StoredSeries
+from lakerunner.query.metrics.view import Kind
 
-_Key = tuple[Labels, str | None]  # labels in common, and the further label of a spread group
 _BLOCKS_KNOWN = 64
 _LEAST = 300_000  # samples of a block that is made only to be worked out beside others
 _SPREAD_WEIGHT = 16  # as many samples a point of a spread group counts for
@@ -181,94 +181,38 @@ class Part:
 def lay_out(known: Known, tables: Sequence[SeriesTable], matchers: Matchers) -> Layout:
     """With the lock of `known` held."""
     matched, seen = known.matched(matchers)
+    found, own = matched.found, seen.series[matched.found]  # both ascend
     head = np.full(len(known.series) + 1, -1, np.int64)
     after = np.full(len(seen.facets) + 1, -1, np.int64)
-    for facet in reversed(matched.found):
-        number = seen.series[facet]
-        after[facet], head[number] = head[number], facet
+    head[own[::-1]] = found[::-1]
+    after[found[:-1]] = np.where(own[:-1] == own[1:], found[1:], -1)
     numbers = np.concatenate([np.zeros(0, np.int64), *(table.numbers for table in tables)])
     rows, facets = chosen_entries(numbers, head, after)
     there = np.flatnonzero(np.bincount(facets, minlength=1))
-    grouping = _Grouping(known, [seen.facets[n] for n in there.tolist()], [seen.series[n] for n in there.tolist()])
+    grouping = Grouping(seen, there)
     place = np.zeros(len(seen.facets) + 1, np.int64)
     place[there] = np.arange(len(there))
     of = place[facets]
     order, ends = sort_into(grouping.rank[of], len(there))
     offsets = ends[grouping.firsts]
-    starts = np.cumsum([0, *(len(table.numbers) for table in tables)])
-    rows, of = rows[order], of[order]
+    table_of = np.repeat(np.arange(len(tables)), [len(table.numbers) for table in tables])
+    rows, facets, of = rows[order], facets[order], of[order]
     first, count = (
         np.concatenate([np.zeros(0, np.int64), *(getattr(table, name) for table in tables)])
         for name in ("first", "rows")
     )
     entries = Entries(
-        np.searchsorted(starts, rows, side="right") - 1,
+        table_of[rows],
         first[rows],
         count[rows],
-        grouping.kind[of],
-        grouping.delta[of],
+        seen.kinds[facets],
+        seen.deltas[facets],
         grouping.text[of],
         grouping.rank[of],
     )
-    spread, further = np.array(grouping.spread, bool), grouping.further
-    return Layout(grouping.labels, offsets, entries, spread, further, grouping.texts, grouping.metrics)
-
-
-class _Grouping:
-    """Facets put into groups. All arrays are by facet, but for `firsts`: the facets of group n have the ranks
-    firsts[n]:firsts[n + 1], in the order of their stored series."""
-
-    def __init__(self, known: Known, facets: Sequence[Facet], numbers: Sequence[int]) -> None:
-        series = [known.series[number] for number in numbers]
-        self.texts: list[str] = []
-        self.kind = np.array([facet.kind for facet in facets], np.int64)
-        self.delta = np.array([one.delta for one in series], bool)
-        self.text = np.full(len(facets), -1, np.int64)
-        self.metrics = tuple(sorted({one.metric for one in series}))
-        keys = self._keys(facets)
-        digests: dict[_Key, int] = {}
-        for key, one in zip(keys, series, strict=True):
-            digests[key] = min(digests.get(key, one.digest), one.digest)
-        ordered = sorted(digests, key=lambda key: (value_of(key[0], NAME), digests[key], key[0], key[1] or ""))
-        place = {key: n for n, key in enumerate(ordered)}
-        self.group = np.array([place[key] for key in keys], np.int64)
-        self.labels = [labels for labels, _ in ordered]
-        self.spread = [further is not None for _, further in ordered]
-        self.further = [further or "" for _, further in ordered]
-        self.rank, self.firsts = self._ranks(series)
-
-    def _ranks(self, series: Sequence[StoredSeries]) -> tuple[Ints, Ints]:
-        order, firsts = sort_into(self.group, len(self.labels))
-        for group in np.flatnonzero(np.diff(firsts) > 1).tolist():
-            own = slice(int(firsts[group]), int(firsts[group + 1]))
-            order[own] = sorted(
-                order[own].tolist(), key=lambda n: (series[n].metric, series[n].digest, int(self.kind[n]))
-            )
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        return rank, firsts
-
-    def _keys(self, facets: Sequence[Facet]) -> list[_Key]:
-        """A facet that is one of the series of a spread group belongs to it."""
-        spread = {(facet.labels, facet.further) for facet in facets if facet.kind in SPREAD}
-        if not spread:
-            return [(facet.labels, None) for facet in facets]
-        keys: list[_Key] = []
-        codes: dict[str, int] = {}
-        for n, facet in enumerate(facets):
-            key: _Key = facet.labels, facet.further if facet.kind in SPREAD else None
-            if key[1] is None:
-                for further in ("", *FURTHER_LABEL.values()):
-                    text = value_of(facet.labels, further)
-                    if bool(text) != bool(further):
-                        continue
-                    base = tuple(pair for pair in facet.labels if pair[0] != further)
-                    if (base, further) in spread:
-                        key = base, further
-                        self.text[n] = codes.setdefault(text, len(codes))
-            keys.append(key)
-        self.texts = list(codes)
-        return keys
+    return Layout(
+        grouping.labels, offsets, entries, grouping.spread, grouping.further, grouping.texts, grouping.metrics
+    )
 
 
 def ranges(starts: Ints, sizes: Ints) -> Ints:

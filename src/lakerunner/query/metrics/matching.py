@@ -6,7 +6,7 @@ What always holds: each different value is matched once, however many series hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name
+from lakerunner.plan.vectors.arrays import Bools
 from lakerunner.plan.vectors.expression import Matcher
 
 Matchers = tuple[Matcher, ...]
@@ -63,7 +64,12 @@ class LabelTest:
         new = [value for value in dict.fromkeys(values) if value not in self._known]
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
-        self._known.update(zip(new, self._test(new), strict=True))
+        self._known.update(zip(new, self.each(pa.array(new, pa.string())).tolist(), strict=True))
+
+    def each(self, values: pa.Array) -> Bools:
+        """Whether each of these texts is meant."""
+        found: Bools = self._test(values).to_numpy(zero_copy_only=False)
+        return found
 
 
 class Test:
@@ -86,21 +92,21 @@ def matches(labels: Labels, matchers: Matchers) -> bool:
     return Test(matchers)(labels)
 
 
-def _test_of(matcher: Matcher) -> Callable[[Sequence[str]], list[bool]]:
+def _test_of(matcher: Matcher) -> Callable[[pa.Array], pa.Array]:
+    wanted = pa.scalar(matcher.value.encode("utf-8", "surrogatepass"))  # half a surrogate pair is in no value
     match matcher.op:
         case "=":
-            return lambda values: [value == matcher.value for value in values]
+            return lambda values: pc.equal(values.cast(pa.binary()), wanted)
         case "!=":
-            return lambda values: [value != matcher.value for value in values]
+            return lambda values: pc.not_equal(values.cast(pa.binary()), wanted)
     pattern = f"^(?s:{matcher.value})$"
-    wanted = matcher.op == "=~"
 
-    def search(values: Sequence[str]) -> list[bool]:
+    def search(values: pa.Array) -> pa.Array:
         try:
-            found: list[bool] = pc.match_substring_regex(pa.array(values, pa.string()), pattern).to_pylist()
+            found = pc.match_substring_regex(values, pattern)
         except pa.ArrowInvalid as error:
             raise UserError(f"{matcher.name}{matcher.op}{matcher.value!r}: {error}") from error
-        return [one is wanted for one in found]
+        return found if matcher.op == "=~" else pc.invert(found)
 
-    search([""])  # a pattern that is none is refused at once
+    search(pa.array([""]))  # a pattern that is none is refused at once
     return search

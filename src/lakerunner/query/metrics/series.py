@@ -8,7 +8,7 @@ organizations, whose series may have the same digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.labels import NAME, value_of
 from lakerunner.plan.vectors.arrays import Ints
-from lakerunner.query.metrics.matching import Form, Matchers, Test, form_of, wanted_name
+from lakerunner.query.metrics.matching import Form, Matchers
 from lakerunner.query.metrics.parquet import ParquetTable
-from lakerunner.query.metrics.view import Attribute, Facet, StoredSeries, facets
+from lakerunner.query.metrics.seen import Matched, Seen
+from lakerunner.query.metrics.view import Attribute, StoredSeries
 
 _PLACES = ("series", "first_row", "rows")
 _TOLD = (
@@ -67,50 +67,6 @@ def series_file(path: Path, key: str) -> Iterator[ParquetTable]:
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         reason = str(error).replace(str(path), key)  # where it lies here is nobody's business
         raise Corrupt(f"{key}: this table of series cannot be read: {reason}") from error
-
-
-class Seen:
-    """The facets of all series in one form, in the order of the series' numbers."""
-
-    def __init__(self, form: Form) -> None:
-        self.facets: list[Facet] = []
-        self.series: list[int] = []  # the number of each facet's series
-        self.by_name: dict[str, list[int]] = {}
-        self._form = form
-        self._upto = 0
-
-    def extend(self, series: Sequence[StoredSeries]) -> None:
-        for number in range(self._upto, len(series)):
-            for facet in facets(series[number], self._form):
-                self.by_name.setdefault(value_of(facet.labels, NAME), []).append(len(self.facets))
-                self.facets.append(facet)
-                self.series.append(number)
-        self._upto = len(series)
-
-
-class Matched:
-    """The facets that some matchers mean. What they say of `le` and `quantile` does not count yet where these tell the
-    series of a facet apart."""
-
-    def __init__(self, matchers: Matchers) -> None:
-        self.form = form_of(matchers)
-        self.test = Test(matchers)
-        self.found: list[int] = []
-        self._name = wanted_name(matchers)
-        self._upto = 0
-
-    def extend(self, seen: Seen) -> None:
-        new: Sequence[int]
-        if self._name is not None:
-            known = seen.by_name.get(self._name, [])
-            new, self._upto = known[self._upto :], len(known)
-        else:
-            new, self._upto = range(self._upto, len(seen.facets)), len(seen.facets)
-        if not new:
-            return
-        for test in self.test.tests:
-            test.learn(value_of(seen.facets[n].labels, test.name) for n in new)
-        self.found += [n for n in new if self.test(seen.facets[n].labels, seen.facets[n].further)]
 
 
 class Known:
