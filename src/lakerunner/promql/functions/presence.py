@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from lakerunner.model.labels import NAME, NO_LABELS, Labels, labels_of
 from lakerunner.plan.vectors.arrays import Bools, Floats
-from lakerunner.plan.vectors.expression import Expression, Range, Selector, bare
+from lakerunner.plan.vectors.expression import Expression, Matcher, Range, Selector, bare
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.values import Scalar, Vector
 from lakerunner.promql.functions.arguments import (
@@ -18,6 +20,7 @@ from lakerunner.promql.functions.arguments import (
     vector_of,
     windows_of,
 )
+from lakerunner.promql.selectors import matches_empty
 
 
 def _absent(called: Called) -> Vector:
@@ -34,8 +37,9 @@ def _ones(called: Called, absent: Bools) -> Vector:
 
 
 def absent_labels(expression: Expression) -> Labels:
-    """Those that a series would have if the selector found one, as its matchers name them: for equality, and once. The
-    matchers are gone through in their order, so that what stands before the first equality does not count."""
+    """Those that a series would have if the selector found one: what its matchers say by `=`, unless another matcher of
+    that label comes after it. They come in the order into which Prometheus' index puts them as it looks for series:
+    those last that only take series away."""
     expression = bare(expression)
     if isinstance(expression, Range):
         expression = expression.selector
@@ -43,7 +47,7 @@ def absent_labels(expression: Expression) -> Labels:
         return NO_LABELS
     labels: dict[str, str] = {}
     named: set[str] = set()
-    for matcher in expression.matchers:
+    for matcher in _as_looked_for(expression.matchers):
         if matcher.op == "=" and matcher.name not in named:
             named.add(matcher.name)
             labels[matcher.name] = matcher.value
@@ -51,6 +55,15 @@ def absent_labels(expression: Expression) -> Labels:
             labels.pop(matcher.name, None)
     labels.pop(NAME, None)
     return labels_of(labels)
+
+
+def _as_looked_for(matchers: Sequence[Matcher]) -> list[Matcher]:
+    needed = {matcher.name for matcher in matchers if not matches_empty(matcher)}
+
+    def takes_away(matcher: Matcher) -> bool:
+        return matcher.name not in needed or (matcher.op in ("!=", "!~") and matches_empty(matcher))
+
+    return sorted(matchers, key=takes_away)
 
 
 def _scalar(called: Called) -> Scalar:
