@@ -35,11 +35,12 @@ def _predict_linear(called: Called) -> Vector:
 
 def _double_exponential_smoothing(called: Called) -> Vector:
     given, smoothing, trend = range_vector(called), scalar_of(called, 1), scalar_of(called, 2)
-    asked = np.any(given.whole.last > given.whole.first, axis=0)
-    for name, factors, short in (("smoothing", smoothing, "sf"), ("trend", trend, "tf")):
-        wrong = factors[asked & ((factors <= 0) | (factors >= 1))]
-        if len(wrong):
-            raise UserError(f"invalid {name} factor. Expected: 0 < {short} < 1, got: {_fixed(wrong[0])}")
+    wrong = {name: (factors <= 0) | (factors >= 1) for name, factors in (("smoothing", smoothing), ("trend", trend))}
+    asked = (given.whole.last > given.whole.first) & (wrong["smoothing"] | wrong["trend"])
+    if asked.any():  # that of the first series is told, at the first step at which it has samples
+        at = int(np.argmax(asked)) % asked.shape[1]
+        name, short, got = ("smoothing", "sf", smoothing) if wrong["smoothing"][at] else ("trend", "tf", trend)
+        raise UserError(f"invalid {name} factor. Expected: 0 < {short} < 1, got: {_fixed(got[at])}")
     values, _ = given.empty()
     smoothed_twice(given.table(), smoothing, trend, values)
     return _vector(given, values)
