@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ from lakerunner.plan.vectors.steady import is_steady
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 
+_NAMED = re.compile(r"(?<=: )\[.*\];")
+
 
 def excuse(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
     """Why a difference is none of ours; None: it is."""
@@ -34,6 +37,14 @@ def excuse(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> 
         return None
     if any(isinstance(one, Call) and _adds_anew(one) for one in _nodes(expression)) and "latency" in query.text:
         return "of several quantiles of a classic histogram each adds up anew the bounds that are there twice"
+    if _names_others(query, ours, theirs) and any(_pairs_kept_in_a_map(one) for one in _nodes(expression)):
+        return "which of several series of a match group an error names: a range's are kept in a map between operations"
+    if (
+        "same labelset" in ours.get("error", "")
+        and _hides_both(query, theirs)
+        and any(map(_relabels, _nodes(expression)))
+    ):
+        return "series that came to have the same labels become one with a number and a histogram, in what is not shown"
     reasons = (reason for node in _nodes(expression) for reason in [_of_node(node)] if reason)
     return next(reasons, None)
 
@@ -44,6 +55,35 @@ def _has_both(data: Mapping[str, Any]) -> bool:
 
     return data["resultType"] == "matrix" and any(
         times(series, "values") & times(series, "histograms") for series in data["result"]
+    )
+
+
+def _hides_both(query: Query, theirs: Mapping[str, Any]) -> bool:
+    """Of what is the same at every step Prometheus counts the samples, and finds too many."""
+    return theirs.get("error") == "unexpected number of samples" or (
+        not query.instant and theirs["status"] == "success"
+    )
+
+
+def _relabels(node: Expression) -> bool:
+    """Series that may have histograms."""
+    return (
+        isinstance(node, Call)
+        and node.function in ("label_replace", "label_join")
+        and any(_may_be_histograms(one) for one in _nodes(node))
+    )
+
+
+def _names_others(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether both found several series of one match group of a range, and told of different ones."""
+    told = {_NAMED.sub("", one.get("error", "")) for one in (ours, theirs)}
+    return not query.instant and len(told) == 1 and "found duplicate series for the match group" in told.pop()
+
+
+def _pairs_kept_in_a_map(node: Expression) -> bool:
+    """A binary operation on what another one or an aggregation made."""
+    return isinstance(node, Binary) and any(
+        isinstance(one, Binary | Aggregate) for side in (node.left, node.right) for one in _nodes(side)
     )
 
 
