@@ -232,6 +232,15 @@ BAD = [
     ("query_exemplars", {"query": "up", "start": "2", "end": "1"}, "end timestamp must not be before start timestamp"),
     ("query_exemplars", {"query": "("}, "1:2: parse error: "),
     ("format_query", {"query": "a b"}, 'invalid parameter "query": 1:3: parse error: '),
+    (
+        "labels",
+        {"limit": "9" * 20},
+        f'invalid parameter "limit": strconv.Atoi: parsing "{"9" * 20}": value out of range',
+    ),
+    ("labels", {"limit": "1_0"}, 'invalid parameter "limit": strconv.Atoi: parsing "1_0": invalid syntax'),
+    ("metadata", {"limit": "1_0"}, "limit must be a number"),
+    ("metadata", {"limit_per_metric": "9" * 20}, "limit_per_metric must be a number"),
+    ("label/U__/values", {}, 'invalid label name: ""'),
 ]
 
 
@@ -370,6 +379,13 @@ def test_a_bug_is_not_told() -> None:
         response = get(f"{url}/prometheus/api/v1/query", query="q")
         assert (response.status_code, response.json()["errorType"]) == (500, "internal")
         assert "secret" not in response.text
+
+
+@pytest.mark.parametrize("timeout", ["0", "0s", "-1"])
+def test_no_time_at_all_is_a_timeout(api: str, timeout: str) -> None:
+    for path, times in (("query", {}), ("query_range", RANGE)):
+        response = get(f"{api}/{path}", query="up", timeout=timeout, **times)
+        assert (response.status_code, response.json()["errorType"]) == (503, "timeout")
 
 
 def test_a_query_past_its_time_is_a_timeout_and_is_stopped() -> None:

@@ -117,7 +117,8 @@ def test_labels_of_what_is_absent() -> None:
 
     assert labels('x{a="1", b!="2", c=~"3", d=""}') == {"a": "1"}
     assert labels('x{a="1", a="1"}') == {}
-    assert labels('x{a!="1", a="2"}') == {"a": "2"}
+    assert labels('x{a!="1", a="2"}') == {}  # what takes series away is looked at last
+    assert labels('x{a!="", a="2"}') == {"a": "2"}
     assert labels('x{a="1", a!="2", a="3"}') == {}
     assert labels('(x{a="1"}[5m])') == {"a": "1"}
     assert labels('x{a="1"}[5m:]') == {}

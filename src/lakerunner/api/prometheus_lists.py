@@ -18,7 +18,7 @@ from starlette.responses import Response
 from lakerunner.api.formats.prometheus_json import labels_json, stamp
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.prometheus_errors import BAD_DATA, Refused, query_text, running
-from lakerunner.api.prometheus_parameters import MIN_MS, Parameters, invalid, unescaped_label
+from lakerunner.api.prometheus_parameters import MIN_MS, Parameters, invalid, unescaped_label, whole_number
 from lakerunner.api.prometheus_response import TRUNCATED, account_warnings, success, whole
 from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
@@ -64,6 +64,8 @@ class Lists:
 
     async def label_values(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:
         name = unescaped_label(given.path["name"])
+        if not name:
+            raise Refused(BAD_DATA, 'invalid label name: ""')
         limit, (start, end) = given.count("limit"), _time_range(given)
         selectors = read_selectors(given.all("match[]"))
         listed = partial(self.lake.label_values, caller.organization.id, name, selectors, start, end, now_ns=now_ns)
@@ -159,10 +161,10 @@ def _time_range(given: Parameters) -> tuple[int, int]:
 
 def _number(given: Parameters, name: str) -> int:
     """-1 where it is not given."""
-    try:
-        return int(given.text(name) or -1)
-    except ValueError:
-        raise Refused(BAD_DATA, f"{name} must be a number") from None
+    found = whole_number(given.text(name) or "-1")
+    if found is None:
+        raise Refused(BAD_DATA, f"{name} must be a number")
+    return found
 
 
 def _exemplars(labels: Labels, exemplars: Sequence[dict[str, Any]]) -> bytes:

@@ -24,6 +24,7 @@ MIN_MS, MAX_MS = -(-MIN_NS // 1_000_000), MAX_NS // 1_000_000
 _FIELDS_MAX = 10_000
 _SECOND_NS, _MS_NS = 1_000_000_000, 1_000_000
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_WHOLE, _LONGEST = re.compile(r"[+-]?[0-9]+"), 1000
 _RFC3339 = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
@@ -77,11 +78,13 @@ class Parameters:
         text = self.text(name)
         if not text:
             return 0
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-            raise invalid(name, f"strconv.Atoi: parsing {_quoted(text)}: invalid syntax")
-        if int(text) < 0:
+        number = whole_number(text)
+        if number is None:
+            wrong = "value out of range" if _WHOLE.fullmatch(text) else "invalid syntax"
+            raise invalid(name, f"strconv.Atoi: parsing {_quoted(text)}: {wrong}")
+        if number < 0:
             raise invalid(name, "limit must be non-negative")
-        return int(text)
+        return number
 
     def flag(self, name: str) -> bool:
         text = self.text(name)
@@ -106,6 +109,13 @@ def read_duration(name: str, text: str) -> int:
     if not text or not found or ms * _MS_NS > MAX_NS:
         raise invalid(name, f"cannot parse {_quoted(text)} to a valid duration")
     return ms * _MS_NS
+
+
+def whole_number(text: str) -> int | None:
+    """None if it is none of 64 bits."""
+    found = _WHOLE.fullmatch(text)
+    number = int(text) if found and len(text) <= _LONGEST else None
+    return number if number is not None and -(1 << 63) <= number < 1 << 63 else None
 
 
 def unescaped_label(name: str) -> str:

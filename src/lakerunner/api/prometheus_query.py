@@ -38,11 +38,11 @@ _ALL = 1 << 62
 
 @dataclass(frozen=True)
 class Asked:
-    """`limit` on series, 0: none; `timeout_ns` 0: as long as any query may run."""
+    """`limit` on series, 0: none; `timeout_ns` None: as long as any query may run."""
 
     question: MetricsQuestion
     limit: int
-    timeout_ns: int
+    timeout_ns: int | None
     stats: str
 
     @classmethod
@@ -72,7 +72,7 @@ class Asked:
 
     @classmethod
     def _of(cls, given: Parameters, steps: Steps, limit: int, now_ns: int, *, instant: bool) -> Asked:
-        timeout = given.duration("timeout") if given.text("timeout") else 0
+        timeout = given.duration("timeout") if given.text("timeout") else None
         lookback = _lookback(given.text("lookback_delta"))
         question = MetricsQuestion(
             given.text("query"),
@@ -147,7 +147,8 @@ class Queries:
             raise invalid("query", query_text(error)) from error
 
     async def _groups(self, answer: MetricsAnswer, asked: Asked) -> list[Group]:
-        seconds = min(self.seconds, asked.timeout_ns / 1e9) if asked.timeout_ns > 0 else self.seconds
+        asked_for = self.seconds if asked.timeout_ns is None else max(asked.timeout_ns, 0) / 1e9
+        seconds = min(self.seconds, asked_for)
         try:
             async with asyncio.timeout(seconds):
                 return await to_thread.run_sync(list, answer, abandon_on_cancel=True)
