@@ -1,4 +1,5 @@
-"""The order of the series at one instant. Over a range series are in the order of their labels, whatever was asked."""
+"""The order of the series at one instant. Over a range series are in the order of their labels, whatever was asked,
+unless they are the same at every step: then the order is that of one of them, for what takes series in their order."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def _by_labels(descending: bool) -> Callable[[Called], Vector]:
 
 
 def _is_range(called: Called) -> bool:
-    if called.steps.start != called.steps.end and not is_steady(called.call):
+    if is_steady(called.call):
+        return False
+    if called.steps.start != called.steps.end:
         called.notes.warn(_RANGE_WARNING, called.call.span)
     return len(called.steps) > 1
 
