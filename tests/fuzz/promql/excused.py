@@ -16,6 +16,7 @@ from lakerunner.plan.vectors.expression import (
     Expression,
     Selector,
     Subquery,
+    Text,
     Unary,
     bare,
     parts,
@@ -45,6 +46,8 @@ def excuse(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> 
         and any(map(_relabels, _nodes(expression)))
     ):
         return "series that came to have the same labels become one with a number and a histogram, in what is not shown"
+    if any(_takes_first_by_label(one, ours, theirs) for one in _nodes(expression)):
+        return "sort_by_label has no order for series without the label beside such with it; limitk takes the first"
     reasons = (reason for node in _nodes(expression) for reason in [_of_node(node)] if reason)
     return next(reasons, None)
 
@@ -72,6 +75,18 @@ def _relabels(node: Expression) -> bool:
         and node.function in ("label_replace", "label_join")
         and any(_may_be_histograms(one) for one in _nodes(node))
     )
+
+
+def _takes_first_by_label(node: Expression, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether series with and without a label that is sorted by are among those that either side took."""
+    if not (isinstance(node, Aggregate) and node.op == "limitk"):
+        return False
+    call = bare(node.inner)
+    if not (isinstance(call, Call) and call.function.startswith("sort_by_label")):
+        return False
+    taken = [series["metric"] for one in (ours, theirs) for series in one.get("data", {}).get("result", ())]
+    names = [one.value for one in call.arguments[1:] if isinstance(one, Text)]
+    return any(len({name in labels for labels in taken}) == 2 for name in names)
 
 
 def _names_others(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
