@@ -68,13 +68,27 @@ def grouped(labels: Sequence[Labels], names: tuple[str, ...], without: bool) -> 
 
 
 def _grouped(labels: Sequence[Labels], names: frozenset[str], without: bool) -> Groups:
+    if len(names) == 1 and not without:
+        return _by_one(labels, *names)
     found: dict[Labels, int] = {}
-    of = np.empty(len(labels), np.int64)
+    gone = names | {NAME}
     if without:
-        gone = names | {NAME}
-        for row, own in enumerate(labels):
-            of[row] = found.setdefault(tuple([pair for pair in own if pair[0] not in gone]), len(found))
+        own = (tuple([pair for pair in one if pair[0] not in gone]) for one in labels)
     else:
-        for row, own in enumerate(labels):
-            of[row] = found.setdefault(tuple([pair for pair in own if pair[0] in names]), len(found))
-    return Groups(of, list(found))
+        own = (tuple([pair for pair in one if pair[0] in names]) for one in labels)
+    of = [found.setdefault(one, len(found)) for one in own]
+    return Groups(np.array(of, np.int64), list(found))
+
+
+def _by_one(labels: Sequence[Labels], name: str) -> Groups:
+    """By one label, the usual case, in half the time or less: no tuple is made for each series."""
+    found: dict[tuple[str, str] | None, int] = {}
+    of = []
+    for one in labels:
+        for pair in one:
+            if pair[0] == name:
+                of.append(found.setdefault(pair, len(found)))
+                break
+        else:
+            of.append(found.setdefault(None, len(found)))
+    return Groups(np.array(of, np.int64), [(pair,) if pair else NO_LABELS for pair in found])
