@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from tending_lake import ACME, OTHER, Lake, segment
 
@@ -364,3 +366,31 @@ def test_the_wire_form_of_a_failed_part_is_a_box_of_its_own(tended: Lake) -> Non
     (failed,) = tended.index.tending.failed(ACME.id)
     part = CompactBox(ACME.id, "c", "logs", 0, 0, tuple(sorted([c.id, d.id])))
     assert (failed.work.topic, failed.work.payload) == (TOPIC, encode(part))
+
+
+@pytest.mark.parametrize("ids", [(1, 2), (2, 1)])
+def test_what_a_merge_that_was_cut_left_is_merged_with_later_ones(tended: Lake, ids: tuple[int, int]) -> None:
+    """Both parts have one place in the order, and no sort key in common: the full one does not stand between."""
+    full, rest = (UUID(int=number) for number in ids)
+    cut = tended.commit(segment(full, ingested=1, bytes=1000, rows=9), segment(rest, ingested=1))
+    (later,) = tended.commit(segment("later", ingested=2))
+    tended.box(cut[1], later)
+    worker = tended.compaction()
+    worker.step()
+    assert tended.levels() == [(0, 9), (1, 2)]
+    assert (tended.jobs.sizes, tended.index.tending.failed(ACME.id)) == ([1], [])
+
+
+@pytest.mark.parametrize("ids", [(1, 2), (2, 1)])
+def test_no_part_of_a_merge_that_was_cut_is_merged_with_earlier_ones_alone(tended: Lake, ids: tuple[int, int]) -> None:
+    """These would come to have the place of the other part, which came after them."""
+    full, rest = (UUID(int=number) for number in ids)
+    (earlier,) = tended.commit(segment("earlier", ingested=1))
+    cut = tended.commit(segment(full, ingested=2, bytes=1000, rows=9), segment(rest, ingested=2))
+    (later,) = tended.commit(segment("later", ingested=3))
+    tended.box(earlier, cut[1], later)
+    worker = tended.compaction()
+    worker.step()
+    assert sorted(tended.levels()) == [(0, 1), (0, 9), (1, 2)]
+    assert tended.live()[0].id == earlier.id
+    assert (tended.jobs.sizes, tended.index.tending.failed(ACME.id)) == ([1], [])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from uuid import UUID
 
 from lakerunner.model.segment import Segment
@@ -64,13 +65,20 @@ def runs(
     one is none."""
     found: list[tuple[Segment, ...]] = []
     run: list[Segment] = []
-    for segment in sorted(segments, key=lambda one: (one.ingested, one.id)):
-        fits = segment.level <= level and segment.id not in aside and is_mergeable(segment, limits.target_bytes)
-        if run and not (fits and _share(run[0], segment, level)):
+    in_order = sorted(segments, key=lambda one: (one.ingested, one.id))
+    for _, group in groupby(in_order, key=lambda one: one.ingested):
+        parts = list(group)
+        fit = [
+            one
+            for one in parts
+            if one.level <= level and one.id not in aside and is_mergeable(one, limits.target_bytes)
+        ]
+        # Parts of a merge that was cut have one place, and no sort key in common. They may be taken by themselves where
+        # a run begins; behind others only together, for these would come to stand beside the part that is left.
+        if run and not (len(fit) == len(parts) and all(_share(run[0], one, level) for one in fit)):
             found.append(tuple(run))
             run = []
-        if fits:
-            run.append(segment)
+        run += [one for one in fit if _share((run or fit)[0], one, level)]
         if len(run) >= limits.max_segments or sum(one.bytes for one in run) >= limits.target_bytes:
             found.append(tuple(run))
             run = []

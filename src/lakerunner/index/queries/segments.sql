@@ -42,7 +42,8 @@ WHERE organization = %(organization)s AND collector = %(collector)s AND signal =
   AND frequency_ms = %(frequency_ms)s AND state = 'live' AND rolled AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
 
 -- name: between
--- Whether another one stands between these.
+-- Whether another one stands between these. One in the place of the first is the other part of a merge that was cut: it
+-- has no sort key in common with it, and stays before the others.
 WITH hull AS (
     SELECT min(collector) AS collector, min(signal) AS signal, min(frequency_ms) AS frequency_ms,
            min(start_ns) AS start_ns, max(end_ns) AS end_ns, min(ingested) AS first, max(ingested) AS last
@@ -51,7 +52,7 @@ WITH hull AS (
 SELECT s.id FROM lrdb.segments AS s, hull AS h
 WHERE s.organization = %(organization)s AND s.collector = h.collector AND s.signal = h.signal
   AND s.frequency_ms = h.frequency_ms AND s.state = 'live' AND s.start_ns < h.end_ns AND s.end_ns > h.start_ns
-  AND s.ingested BETWEEN h.first AND h.last AND s.id <> ALL(%(ids)s::uuid[])
+  AND s.ingested > h.first AND s.ingested <= h.last AND s.id <> ALL(%(ids)s::uuid[])
 LIMIT 1
 
 -- name: pick
