@@ -17,7 +17,7 @@ from lakerunner.plan.aggregations.label_hash import label_hashes
 from lakerunner.plan.aggregations.parameters import general_text, plain_text
 from lakerunner.plan.vectors.expression import Aggregate, Number, Selector, Span
 from lakerunner.plan.vectors.grouping import grouped
-from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
+from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Scalar, String, Vector
 from suites.vectors import floats, named, rows, vector
@@ -457,6 +457,24 @@ def test_what_hangs_on_the_order_is_not_folded() -> None:
     equal = vector([(named(i=str(i)), [1.0]) for i in range(4)])
     with pytest.raises(NotSplit):
         folded("topk", equal, [0, 1])
+
+
+@pytest.mark.parametrize("op", ["sum", "avg"])
+def test_zero_buckets_of_different_widths_are_not_folded(op: str) -> None:
+    """A zero bucket that ends inside a bucket of the lower schema: what lies there counts twice, as in Prometheus, or
+    once, as the order has it."""
+    fine = Histogram(0, 3, 6, positive=Buckets(np.array([-1, 0], np.int32), np.array([1.0, 2.0])))
+    wide = Histogram(-1, 5, 9, zero_threshold=0.5, zero_count=4, positive=Buckets(np.array([0], np.int32), np.ones(1)))
+    given_ = vector([(A1, [fine]), (A2, [wide]), (B1, [fine])])
+    sums = [done("sum", given_.rows(np.array(order)))[0].histograms for order in ([0, 1], [1, 0])]
+    filled = [float(one[0, 0].zero_count + one[0, 0].positive.counts.sum()) for one in sums if one is not None]
+    assert filled == [8.0, 9.0]
+    for parts in ([0, 1, 0], [0, 0, 0], [0, 1, 2]):
+        with pytest.raises(NotSplit):
+            folded(op, given_, parts)
+    alike = folded(op, given_.rows(np.array([0, 2])), [0, 1])[0]
+    assert alike.histograms is not None
+    assert alike.histograms[0, 0].count == (6 if op == "sum" else 3)
 
 
 def folded(op: str, given_: Vector, parts: Sequence[int], *by: str) -> tuple[Vector, list[str]]:

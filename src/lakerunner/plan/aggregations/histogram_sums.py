@@ -26,7 +26,7 @@ from lakerunner.plan.vectors.histogram_arithmetic import (
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.values import Vector
 
-FLAGS = ("seen", "floats", "reset", "not_reset", "reconciled", "incompatible")
+FLAGS = ("seen", "floats", "reset", "not_reset", "reconciled", "incompatible", "uneven")
 Total = CompensatedHistogram | AveragedHistogram
 
 
@@ -42,6 +42,7 @@ class HistogramTotals:
     not_reset: Bools
     reconciled: Bools
     incompatible: Bools
+    uneven: Bools  # zero buckets of different widths were made one: what that gives may depend on the order
     mismatched: set[str] = field(default_factory=set)
 
     @classmethod
@@ -56,6 +57,7 @@ class HistogramTotals:
             given["not_reset"],
             given["reconciled"],
             given["incompatible"],
+            given["uneven"],
         )
 
     @property
@@ -96,6 +98,7 @@ def _add(
     if total is None:
         found.totals[at] = kind(histogram)
         return
+    found.uneven[at] |= total.zero_threshold != histogram.zero_threshold
     try:
         found.reconciled[at] |= total.add(histogram).bounds_reconciled
     except IncompatibleHistograms:

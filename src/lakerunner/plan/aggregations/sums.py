@@ -136,6 +136,8 @@ def _histograms_added_up(node: Aggregate, all_: Together, floats: Bools) -> Hist
             _add_part(found, one, places.tolist())
     if (found.incompatible | (found.mixed & found.reconciled)).any():
         raise NotSplit("what comes of histograms that do not fit depends on the order of their series")
+    if found.uneven.any():
+        raise NotSplit("zero buckets of different widths: what comes of them depends on the order of their series")
     many = all_.sum("many")
     for at in map(tuple, np.argwhere(found.seen)):
         if has_overflow(found.totals[at].sum):
@@ -152,6 +154,7 @@ def _add_part(found: HistogramTotals, part: Partial, places: Sequence[int]) -> N
         if found.totals[at] is None:
             found.totals[at] = CompensatedHistogram(totals[own, step], lost[own, step])
             continue
+        found.uneven[at] |= found.totals[at].zero_threshold != totals[own, step].zero_threshold
         try:
             found.reconciled[at] |= found.totals[at].add(totals[own, step]).bounds_reconciled
             if lost[own, step] is not None:

@@ -264,6 +264,10 @@ class CompensatedHistogram:
         self.sum = total.histogram
         return total
 
+    @property
+    def zero_threshold(self) -> float:
+        return self.sum.zero_threshold
+
     def copied(self) -> CompensatedHistogram:
         return CompensatedHistogram(self.sum, self.compensation)
 
@@ -298,6 +302,10 @@ class AveragedHistogram:
         self.count = 1
         self._total = CompensatedHistogram(first)
         self._is_mean = False
+
+    @property
+    def zero_threshold(self) -> float:
+        return self._total.zero_threshold
 
     def add(self, other: Histogram) -> Sum:
         """The Sum is for its facts; raises IncompatibleHistograms."""
