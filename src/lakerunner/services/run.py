@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -31,8 +32,7 @@ def run_parts(
         url = serve(settings, runtime, routes).url
         if home:
             home.announce(url)
-        runtime.log.info("ready", url=url)
-        say(f"ready at {url}")
+        _ready(runtime, url, say)
         if then is None:
             runtime.wait()
         elif not then(parts, url):
@@ -46,8 +46,7 @@ def run_worker(settings: Settings, say: Say) -> int:
     with _running("query-worker") as (runtime, code):
         store = open_store(store_address(settings))
         url = serve(settings, runtime, worker_routes(settings, store)).url
-        runtime.log.info("ready", url=url)
-        say(f"ready at {url}")
+        _ready(runtime, url, say)
         runtime.wait()
     return max(code)
 
@@ -61,6 +60,15 @@ def _running(name: str) -> Iterator[tuple[Runtime, list[int]]]:
         yield runtime, code
     finally:
         code.append(runtime.shut_down())
+
+
+def _ready(runtime: Runtime, url: str, say: Say) -> None:
+    """What is loaded by now stays. A full collection of garbage, in which no thread goes on, would look at it every
+    time: at 180,000 objects, for 90 ms."""
+    gc.collect()
+    gc.freeze()
+    runtime.log.info("ready", url=url)
+    say(f"ready at {url}")
 
 
 def _home(settings: Settings, runtime: Runtime) -> Home:
