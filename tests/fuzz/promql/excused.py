@@ -33,9 +33,12 @@ def excuse(query: Query, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> 
     if "same labelset" in ours.get("error", "") and theirs["status"] == "success" and _has_both(theirs["data"]):
         return "series that came to have the same labels become one with a number and a histogram at the same time"
     try:
-        expression = resolve(parse(query.text), query.steps, query.instant)
+        parsed = parse(query.text)
+        expression = resolve(parsed, query.steps, query.instant)
     except UserError:
         return None
+    if not query.instant and any(map(_parameter_at_an_end, _nodes(parsed))):
+        return "@ start() and @ end() are passed over in the parameter of an aggregation"
     if any(isinstance(one, Call) and _adds_anew(one) for one in _nodes(expression)) and "latency" in query.text:
         return "of several quantiles of a classic histogram each adds up anew the bounds that are there twice"
     if _names_others(query, ours, theirs) and any(_pairs_kept_in_a_map(one) for one in _nodes(expression)):
@@ -104,6 +107,14 @@ def _pairs_kept_in_a_map(node: Expression) -> bool:
 
 def _may_be_histograms(node: Expression) -> bool:
     return isinstance(node, Selector) and node.name in ("", *words.HISTOGRAMS)
+
+
+def _parameter_at_an_end(node: Expression) -> bool:
+    return (
+        isinstance(node, Aggregate)
+        and node.parameter is not None
+        and any(isinstance(one, Selector | Subquery) and one.at in ("start", "end") for one in _nodes(node.parameter))
+    )
 
 
 def _adds_anew(call: Call) -> bool:
