@@ -19,7 +19,7 @@ import pytest
 
 from lakerunner.lakeql.tables import SPANS_TABLE
 from lakerunner.query.account import Account
-from lakerunner.services.statements import split_statements
+from lakerunner.services.statements import ends_inside, split_statements
 from servers.lake import LAKERUNNER, clean_environment
 from suites.scripted import Scripted, ScriptedEngine, sql_server
 
@@ -200,6 +200,34 @@ def test_ctrl_c_however_often_never_ends_the_prompt(url: str, tmp_path: Path) ->
         screen.empty_line()
         screen.type("select 1;\n")
         assert "│ 1 │" in screen.wait_for("1 row\n")
+
+
+def test_a_command_between_the_lines_of_a_statement(url: str, tmp_path: Path) -> None:
+    with terminal("--url", url, home=tmp_path) as screen:
+        screen.enter("select")
+        screen.enter("\\format csv", "...> ")
+        screen.wait_for("answers are shown as csv")
+        screen.enter("", "...> ")
+        screen.enter("2;", "...> ")
+        screen.wait_for("n\n2\n")
+        screen.enter("select 1")
+        screen.enter("\\q", "...> ")
+        assert screen.popen.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "inside"),
+    [
+        ("select", False),
+        ("select 'a", True),
+        ("select 'it''s'", False),
+        ('"x', True),
+        ("/* \n", True),
+        ("-- '\n", False),
+    ],
+)
+def test_what_goes_on_at_the_end(typed: str, inside: bool) -> None:
+    assert ends_inside(typed) is inside
 
 
 def test_bytes_are_not_written_to_a_terminal(url: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from lakerunner.services.ask import BINARY, FORMS, Asking, ask
 from lakerunner.services.client import Client
 from lakerunner.services.interrupt import Interrupt
 from lakerunner.services.show import error_text, show_rows
-from lakerunner.services.statements import split_statements
+from lakerunner.services.statements import ends_inside, split_statements
 
 HISTORY_LINES = 2000
 HELP = r"""SELECT ...;       ask; a statement ends with a semicolon and may have many lines
@@ -28,7 +28,7 @@ HELP = r"""SELECT ...;       ask; a statement ends with a semicolon and may have
 \d TABLE          its columns, their types and what they mean
 \format [FORMAT]  how answers are shown: table, json, ndjson or csv
 \timing           whether to say how long an answer took
-\?                this
+\?                this; commands may stand between the lines of a statement
 \q                leave (so does Ctrl-D)
 
 Ctrl-C stops the running query, or forgets what was typed. Tab completes names."""
@@ -76,7 +76,8 @@ class Prompt:
             raise
 
     def _take(self, line: str) -> None:
-        if not self._typed.strip() and line.lstrip().startswith("\\"):
+        # No line of SQL begins with a backslash: a command is one also where a semicolon was forgotten.
+        if line.lstrip().startswith("\\") and not ends_inside(self._typed):
             self._command(line.strip()[1:])
             return
         statements, self._typed = split_statements(f"{self._typed}{line}\n")

@@ -26,3 +26,8 @@ def split_statements(text: str) -> tuple[list[str], str]:
                 whole.append(statement)
             began = piece.end()
     return whole, text[began:]
+
+
+def ends_inside(text: str) -> bool:
+    """Whether a text, a quoted name or a comment goes on at the end."""
+    return any(piece["open"] for piece in _PIECES.finditer(text))
