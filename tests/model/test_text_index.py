@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+import zlib
 
 import duckdb
 import pytest
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.text_index import (
+    CHECKSUM,
     HEADER,
     MAGIC,
     RUN_LEAST,
+    TOKENS,
+    Sought,
     TextIndex,
     digest,
     fold,
@@ -21,9 +25,15 @@ from lakerunner.model.text_index import (
     sought_in_attribute,
 )
 
-NOTHING = HEADER.pack(MAGIC, 1, 0, 3, 0, 7, 0, 5, 0, 4)
+
+def summed(file: bytes) -> bytes:
+    return file + CHECKSUM.pack(zlib.crc32(file))
+
+
+NOTHING = summed(HEADER.pack(MAGIC, 2, 0, 3, 0, 7, 0, 5, 0, 4))
 # Three row groups; the tokens' bloom has one row of bits, in which the first and the last group have theirs.
-ONE_ROW = HEADER.pack(MAGIC, 1, 0, 3, 1, 7, 0, 5, 0, 4) + bytes([0b101])
+ONE_ROW = summed(HEADER.pack(MAGIC, 2, 0, 3, 1, 7, 0, 5, 0, 4) + bytes([0b101]))
+BEFORE = HEADER.pack(MAGIC, 1, 0, 3, 1, 7, 0, 5, 0, 4) + bytes([0b101])  # without a checksum
 
 
 def test_the_hash_never_changes() -> None:
@@ -49,16 +59,26 @@ def test_a_segment_without_any_text_has_no_candidate() -> None:
     ("data", "reason"),
     [
         (b"", "does not begin like one"),
-        (NOTHING[:-1], "does not begin like one"),
+        (NOTHING[:35], "does not begin like one"),
         (b"PAR1" + NOTHING[4:], "does not begin like one"),
-        (NOTHING + b"\0", "its header says 36"),
-        (ONE_ROW[:-1], "its header says 37"),
-        (MAGIC + b"\2\0" + NOTHING[6:], "version 2: this release knows version 1"),
+        (NOTHING + b"\0", "its header says 40"),
+        (ONE_ROW[:-1], "its header says 41"),
+        (BEFORE + b"\0", "its header says 37"),
+        (MAGIC + b"\1\0" + ONE_ROW[6:], "its header says 37"),
+        (MAGIC + b"\3\0" + NOTHING[6:], "version 3: this release knows version 2"),
+        (ONE_ROW[:36] + bytes([0b100]) + ONE_ROW[37:], "wrong checksum"),
+        (ONE_ROW[:16] + b"\6" + ONE_ROW[17:], "wrong checksum"),
+        (ONE_ROW[:-1] + bytes([ONE_ROW[-1] ^ 1]), "wrong checksum"),
     ],
 )
 def test_what_is_no_index_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(Corrupt, match=reason):
         TextIndex(data).holding(sought("text"))
+
+
+def test_an_index_of_before_checksums_is_read() -> None:
+    assert TextIndex(BEFORE).holding(Sought(((TOKENS, 5, 7),))) == [0, 2]
+    assert TextIndex(ONE_ROW).holding(Sought(((TOKENS, 5, 7),))) == [0, 2]
 
 
 def test_every_sign_that_sql_takes_for_an_ascii_letter_is_folded_to_it() -> None:

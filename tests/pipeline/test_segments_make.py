@@ -185,7 +185,7 @@ def test_the_index_learns_services_and_fields() -> None:
         "labels": ["only.a", "only.b"],
         "label_count": 2,
         "key_count": 3,
-        "side_bytes": {"text.bin": 36},
+        "side_bytes": {"text.bin": 40},
     }
     wanted = {*field_fingerprints("service_name", ["a", "b"]), digest64("resource.service.name")}
     assert set(segment.fingerprints) == wanted | {digest64("attributes.only.a"), digest64("attributes.only.b")}

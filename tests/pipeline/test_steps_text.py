@@ -6,6 +6,7 @@ import io
 import random
 import re
 import uuid
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -243,8 +244,9 @@ def test_the_file_is_as_the_format_says() -> None:
     """A segment of one message, whose file can be worked out by hand from docs/formats/text_index.md."""
     index = indexed(["Abc"]).index
     magic, version, zero, groups, *sizes = HEADER.unpack_from(index)
-    assert (magic, version, zero, groups, sizes) == (b"LRTX", 1, 0, 1, [10, 7, 0, 5, 8, 4])
-    assert index[HEADER.size :] == bytes(bits_of(b"abc", 1, 10, 7) + bits_of(b"abc", 3, 8, 4))
+    assert (magic, version, zero, groups, sizes) == (b"LRTX", 2, 0, 1, [10, 7, 0, 5, 8, 4])
+    assert index[HEADER.size : -4] == bytes(bits_of(b"abc", 1, 10, 7) + bits_of(b"abc", 3, 8, 4))
+    assert int.from_bytes(index[-4:], "little") == zlib.crc32(index[:-4])
 
 
 def bits_of(entry: bytes, seed: int, rows: int, probes: int) -> list[int]:

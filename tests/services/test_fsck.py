@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from lakerunner.index.commit import Commit
 from lakerunner.index.sources import Arrival
 from lakerunner.model.segment import Column, segment_id
 from lakerunner.model.source import SourceObject
+from lakerunner.model.text_index import CHECKSUM
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.services.checks import doubles, files
 from lakerunner.services.fsck import Asked, run_fsck
@@ -141,16 +143,23 @@ def test_a_flipped_bit_is_found_by_reading(lake: CheckedLake, from_end: bool, sa
     assert what.startswith(f"it cannot be read: column message, row group 0: {said}")
 
 
-def test_a_text_index_that_would_not_find_a_text_is_found_by_reading(lake: CheckedLake) -> None:
-    """It has no checksum: what it must have is made anew of the rows. A bit too many finds too much, and is no harm."""
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_text_index_that_would_not_find_a_text_is_found_by_reading(lake: CheckedLake, checked: bool) -> None:
+    """Whatever its checksum says, or without one: what it must have is made anew of the rows. A bit too many finds
+    too much, and is no harm."""
     one = lake.add("logs", logs_of(*(f"message number {number}" for number in range(500))))
     path = lake.path(one.side_path("text.bin"))
-    data = path.read_bytes()
+    data = path.read_bytes()[: -CHECKSUM.size]
     set_at = max(place for place, byte in enumerate(data) if byte)
     bit = data[set_at] & -data[set_at]
 
     def changed(place: int, byte: int) -> list[tuple[str, str, str, str]]:
-        path.write_bytes(data[:place] + bytes([byte]) + data[place + 1 :])
+        made = data[:place] + bytes([byte]) + data[place + 1 :]
+        path.write_bytes(made + CHECKSUM.pack(zlib.crc32(made)))
+        if not checked:
+            path.write_bytes(made[:4] + b"\1" + made[5:])
+            stated = "jsonb_set(statistics::jsonb, '{side_bytes,text.bin}', to_jsonb(%s::int))"
+            lake.sql(f"UPDATE lrdb.segments SET statistics = {stated}::json", len(made))
         assert lake.found() == []
         return lake.found(deep=True)
 
@@ -162,6 +171,17 @@ def test_a_text_index_that_would_not_find_a_text_is_found_by_reading(lake: Check
     assert changed(16, 9) == [(*FILES, what, one.side_path("text.bin"))]  # probes of tokens
     what = "this side file cannot be read: not a text index: it does not begin like one"
     assert changed(0, 0) == [(*FILES, what, one.side_path("text.bin"))]
+
+
+def test_a_flipped_bit_of_a_text_index_is_found_by_its_checksum(lake: CheckedLake) -> None:
+    one = lake.add("logs", logs_of("a message"))
+    path = lake.path(one.side_path("text.bin"))
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 1
+    path.write_bytes(data)
+    assert lake.found() == []
+    what = "this side file cannot be read: a text index with a wrong checksum"
+    assert lake.found(deep=True) == [(*FILES, what, one.side_path("text.bin"))]
 
 
 def test_a_flipped_bit_beside_a_segment_of_traces_is_found_by_reading(lake: CheckedLake) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -19,7 +20,8 @@ from lakerunner.model.errors import Corrupt
 
 SIDE_FILE = "text.bin"
 MAGIC = b"LRTX"
-VERSION = 1
+VERSION = 2
+_WITHOUT_CHECKSUM = 1  # the version before: the same but for that
 
 # Signs beyond ASCII that are an ASCII letter in another case: long s, Kelvin sign, dotted and dotless i.
 OTHER_CASE = {b"\xc5\xbf": b"s", b"\xe2\x84\xaa": b"k", b"\xc4\xb0": b"i", b"\xc4\xb1": b"i"}
@@ -50,6 +52,7 @@ BLOOMS = (TOKENS, GRAMS, TRIGRAMS)
 ORDER = 4
 
 HEADER = struct.Struct("<4sHHI" + "II" * len(BLOOMS))  # magic, version, 0, row groups, and (rows, probes) of each bloom
+CHECKSUM = struct.Struct("<I")  # behind the bits: the CRC-32 of all before it
 
 _MASK = 2**64 - 1
 _LOW = 2**32 - 1
@@ -145,14 +148,15 @@ def _trigrams(folded: bytes) -> Iterator[bytes]:
 
 
 class TextIndex:
-    """The file, with its header understood. Corrupt if it is not one that we know."""
+    """The file, with its header understood. Corrupt if it is not one that we know, or not as it was written: an index
+    that lacks a bit would leave out rows that are there."""
 
     def __init__(self, file: bytes | memoryview) -> None:
         data = memoryview(file)
         if len(data) < HEADER.size or bytes(data[:4]) != MAGIC:
             raise Corrupt("not a text index: it does not begin like one")
         _, version, _, self.groups, *sizes = HEADER.unpack_from(data)
-        if version != VERSION:
+        if version not in (VERSION, _WITHOUT_CHECKSUM):
             raise Corrupt(f"a text index of version {version}: this release knows version {VERSION}")
         self._slices = {}
         at = HEADER.size
@@ -160,8 +164,12 @@ class TextIndex:
             end = at + -(-rows * self.groups // 8)
             self._slices[bloom] = data[at:end], rows, probes
             at = end
-        if len(data) != at:
-            raise Corrupt(f"a text index of {len(data)} bytes: its header says {at}")
+        self.bits = data[HEADER.size : at]
+        whole = at + CHECKSUM.size if version == VERSION else at
+        if len(data) != whole:
+            raise Corrupt(f"a text index of {len(data)} bytes: its header says {whole}")
+        if whole > at and CHECKSUM.unpack_from(data, at) != (zlib.crc32(data[:at]),):
+            raise Corrupt("a text index with a wrong checksum")
 
     def holding(self, what: Sought) -> list[int]:
         """The row groups that may hold it: those whose blooms have all of its entries."""

@@ -10,6 +10,7 @@ where they are many, until the largest row group says how large all blooms must 
 
 from __future__ import annotations
 
+import zlib
 from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from numba import njit
 from lakerunner.model.signal import ATTRIBUTES, LOGS
 from lakerunner.model.text_index import (
     BLOOMS,
+    CHECKSUM,
     GRAM,
     GRAMS,
     HEADER,
@@ -118,7 +120,7 @@ class TextIndexFile:
         most = [max(1 if count is None else count for count in of_kind) for of_kind in zip(*self._counts, strict=True)]
         rows = [bloom.bits * entries for bloom, entries in zip(BLOOMS, most, strict=True)]
         ends = np.cumsum([HEADER.size, *(-(-of_kind * groups // 8) for of_kind in rows)]).tolist()
-        file = np.zeros(ends[-1], np.uint8)
+        file = np.zeros(ends[-1] + CHECKSUM.size, np.uint8)
         sizes = [size for of_kind, bloom in zip(rows, BLOOMS, strict=True) for size in (of_kind, bloom.probes)]
         HEADER.pack_into(file.data, 0, MAGIC, VERSION, 0, groups, *sizes)
         with self._hashes as hashes:
@@ -134,6 +136,7 @@ class TextIndexFile:
                             _set_bits(columns[kind], found, BLOOMS[kind].probes, column)
                 for kind, of_kind in enumerate(columns):
                     _place_columns(file[ends[kind] : ends[kind + 1]], of_kind, start, groups)
+        CHECKSUM.pack_into(file.data, ends[-1], zlib.crc32(file.data[: ends[-1]]))
         return pa.py_buffer(file)
 
 

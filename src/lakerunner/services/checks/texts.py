@@ -1,6 +1,6 @@
 """A text index finds every text of its segment.
 
-Comes in: the side file `text.bin`, which has no checksum, and the rows that it is of. Goes out: what is wrong with it.
+Comes in: the side file `text.bin`, and the rows that it is of. Goes out: what is wrong with it.
 What always holds: an index that passes leaves out no row group that holds a text; one that finds too much, which costs
 time only, passes too. A row group is in memory at a time.
 """
@@ -22,15 +22,15 @@ from lakerunner.pipeline.merge.texts import TextSide
 def text_troubles(stored: bytes | memoryview, columns: Sequence[Column], file: pq.ParquetFile) -> Iterator[str]:
     """`file` is the segment's, whose pages are as they should be."""
     try:
-        TextIndex(stored)
+        there = TextIndex(stored)
     except Corrupt as error:
         yield f"this side file cannot be read: {error}"
         return
-    made = memoryview(_made_anew(columns, file))
-    there, wanted = HEADER.unpack_from(stored), HEADER.unpack_from(made)
-    if _sure(there) != _sure(wanted):
+    made = _made_anew(columns, file)
+    wanted = TextIndex(made)
+    if _sure(stored) != _sure(made):
         yield "this text index is of other row groups, or asks otherwise, than its segment has it"
-    elif len(stored) == len(made) and (lost := _lost(stored, made)):
+    elif len(there.bits) == len(wanted.bits) and (lost := _lost(there.bits, wanted.bits)):
         yield f"this text index lacks {lost} of the bits that the texts of its segment have: they are not found by it"
 
 
@@ -46,13 +46,13 @@ def _made_anew(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:
 _READ = ("message", ATTRIBUTES.map_column)
 
 
-def _sure(header: tuple[int, ...]) -> tuple[int, ...]:
+def _sure(file: bytes | memoryview) -> tuple[int, ...]:
     """What does not hang on how often texts were counted: with very many in a row group that depends on their order,
     and then sizes may differ."""
-    magic, version, nothing, groups, *sizes = header
-    return magic, version, nothing, groups, *sizes[1::2]
+    _magic, _version, _nothing, groups, *sizes = HEADER.unpack_from(file)
+    return groups, *sizes[1::2]
 
 
-def _lost(stored: bytes | memoryview, made: memoryview) -> int:
-    there, wanted = (np.frombuffer(file, np.uint8) for file in (stored, made))
-    return int(np.bitwise_count(wanted & ~there)[HEADER.size :].sum())
+def _lost(stored: memoryview, made: memoryview) -> int:
+    there, wanted = (np.frombuffer(bits, np.uint8) for bits in (stored, made))
+    return int(np.bitwise_count(wanted & ~there).sum())
