@@ -14,16 +14,17 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of
 from test_query_metrics import request as metrics_request
 from test_query_spans import request as spans_request
 
-from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
+from lakerunner.model.errors import Absent, Corrupt, Crashed, TooLarge, UserError
 from lakerunner.model.signal import METRICS, TRACES
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress
-from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
+from lakerunner.pipeline.ask.run import AskLimits, SparkQueries, explained
 from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.query.engine import Engine, Question
@@ -82,6 +83,17 @@ def rounded(value: Any) -> Any:
 def comparable(table: pa.Table, *, ordered: bool) -> list[Any]:
     rows = [tuple(rounded(value) for value in row) for row in rows_of(table)]
     return rows if ordered else sorted(rows, key=repr)
+
+
+def test_what_java_says_is_told(session: SparkSession) -> None:
+    """Java that is there and fails is not called gone."""
+    with pytest.raises(Py4JJavaError) as raised:
+        session._jvm.java.util.ArrayList().get(0)  # type: ignore[union-attr]
+    told = explained(raised.value)
+    assert isinstance(told, Crashed)
+    assert str(told).startswith("Spark did not finish the query: java.lang.IndexOutOfBoundsException: ")
+    told = explained(ConnectionRefusedError("no one is there"))
+    assert str(told).endswith("has ended, or does not answer: ConnectionRefusedError: no one is there")
 
 
 @pytest.mark.parametrize("sql", [*OFTEN, *(pytest.param(sql, marks=pytest.mark.slow) for sql in SELDOM)])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -140,7 +140,7 @@ class SparkRun:
             return UserError(
                 f"stopped after {limits.seconds:g} s: limit query_seconds" if late else "the query was cancelled"
             )
-        return _explained(error)
+        return explained(error)
 
     def _stop(self, why: str) -> None:
         with self._lock:
@@ -169,10 +169,12 @@ def _own_session(session: SparkSession) -> SparkSession:
     return own
 
 
-def _explained(error: Exception) -> LakerunnerError:
+def explained(error: Exception) -> LakerunnerError:
     """What Spark says, without the frames of its code. Our own tasks say what they met."""
+    if isinstance(error, Py4JJavaError):
+        return Crashed(f"Spark did not finish the query: {str(error.java_exception).partition(chr(10))[0]}")
     if not isinstance(error, PySparkException):
-        return Unavailable("Spark's Java process has ended")
+        return Unavailable(f"Spark's Java process has ended, or does not answer: {type(error).__name__}: {error}")
     message = str(error)
     told = told_error(message)
     if told:
