@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -34,9 +35,10 @@ class Raised:
         )
 
     def text(self) -> str:
+        fall = f"{self.fall:.2g}" if math.isfinite(self.fall) else number_text(self.fall)
         return (
             f", from buckets {number_text(self.lowest)} to {number_text(self.highest)}, with a max diff of "
-            f"{self.fall:.2g}, over {self.samples} samples from {_second(self.first)} to {_second(self.last)}"
+            f"{fall}, over {self.samples} samples from {_second(self.first)} to {_second(self.last)}"
         )
 
 
