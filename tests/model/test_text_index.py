@@ -65,7 +65,7 @@ def test_a_segment_without_any_text_has_no_candidate() -> None:
         (ONE_ROW[:-1], "its header says 41"),
         (BEFORE + b"\0", "its header says 37"),
         (MAGIC + b"\1\0" + ONE_ROW[6:], "its header says 37"),
-        (MAGIC + b"\3\0" + NOTHING[6:], "version 3: this release knows version 2"),
+        (MAGIC + b"\3\0" + NOTHING[6:], "version 3: this release knows them up to 2"),
         (ONE_ROW[:36] + bytes([0b100]) + ONE_ROW[37:], "wrong checksum"),
         (ONE_ROW[:16] + b"\6" + ONE_ROW[17:], "wrong checksum"),
         (ONE_ROW[:-1] + bytes([ONE_ROW[-1] ^ 1]), "wrong checksum"),

@@ -230,7 +230,8 @@ def renamed(select: exp.Select, names: list[str]) -> list[str]:
 def _rewrite(select: exp.Select, taken: _Taken, bound: Sequence[tuple[str, str]]) -> None:
     """`bound`: the names and types of its projections, then those of the keys."""
     relation = taken.reading.draft.relation
-    names, types = [name for name, _ in bound], [type_ for _, type_ in bound[len(select.expressions) :]]
+    count = len(select.expressions)
+    names, types = [name for name, _ in bound[:count]], [type_ for _, type_ in bound[count:]]
     given = [as_it_was(f'"{relation}.group{n}"', type_) for n, type_ in enumerate(types)]
     folds = [(call.node, taken.folded(call)) for call in taken.calls]
     swaps = [(node, given[number]) for node, number in taken.replaced] + folds
@@ -241,7 +242,7 @@ def _rewrite(select: exp.Select, taken: _Taken, bound: Sequence[tuple[str, str]]
         node.replace(_parsed(text))
     shown = [
         one if isinstance(one, exp.Alias) else exp.alias_(one.copy(), name, quoted=True)
-        for one, name in zip(select.expressions, names, strict=False)
+        for one, name in zip(select.expressions, names, strict=True)
     ]
     select.set("expressions", shown)
 

@@ -157,7 +157,7 @@ class TextIndex:
             raise Corrupt("not a text index: it does not begin like one")
         _, version, _, self.groups, *sizes = HEADER.unpack_from(data)
         if version not in (VERSION, _WITHOUT_CHECKSUM):
-            raise Corrupt(f"a text index of version {version}: this release knows version {VERSION}")
+            raise Corrupt(f"a text index of version {version}: this release knows them up to {VERSION}")
         self._slices = {}
         at = HEADER.size
         for bloom, rows, probes in zip(BLOOMS, sizes[::2], sizes[1::2], strict=True):

@@ -6,7 +6,7 @@ What always holds: each different value is matched once, however many series hav
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 
 import pyarrow as pa
@@ -48,23 +48,16 @@ class LabelTest:
 
     def __init__(self, matcher: Matcher) -> None:
         self.name = matcher.name
-        self._matcher = matcher
         self._known: dict[str, bool] = {}
         self._test = _test_of(matcher)
 
     def __call__(self, value: str) -> bool:
         found = self._known.get(value)
         if found is None:
-            self.learn([value])
-            found = self._known[value]
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[value] = bool(self.each(pa.array([value], pa.string()))[0])
         return found
-
-    def learn(self, values: Iterable[str]) -> None:
-        """Match what is new among these, all at once."""
-        new = [value for value in dict.fromkeys(values) if value not in self._known]
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
-        self._known.update(zip(new, self.each(pa.array(new, pa.string())).tolist(), strict=True))
 
     def each(self, values: pa.Array) -> Bools:
         """Whether each of these texts is meant."""
@@ -82,10 +75,10 @@ class Test:
         """Those about this label."""
         return [test for test in self.tests if test.name == name]
 
-    def __call__(self, labels: Labels, but: str = "") -> bool:
-        """Whether these labels are meant; what is said of the label `but` does not count."""
+    def __call__(self, labels: Labels) -> bool:
+        """Whether these labels are meant."""
         values = dict(labels)
-        return all(test(values.get(test.name, "")) for test in self.tests if test.name != but)
+        return all(test(values.get(test.name, "")) for test in self.tests)
 
 
 def matches(labels: Labels, matchers: Matchers) -> bool:

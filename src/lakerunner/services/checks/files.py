@@ -136,7 +136,7 @@ def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]
 
 
 def _deep_troubles(lake: Lake, segment: Segment) -> Iterator[tuple[str, str, str]]:
-    """Of all that is in the file, and of what stands beside it without a checksum."""
+    """Of all that is in the file, and of the text index beside it, which is made anew of the file's rows."""
     with opened(lake.store, segment.path, segment.bytes, lake.directory, checked=True) as file:
         yield from ((what, segment.path, _TELL) for what in _row_troubles(segment, file))
         if (stored := _text_index(lake, segment)) is not None:

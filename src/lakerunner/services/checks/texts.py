@@ -18,6 +18,8 @@ from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.model.text_index import HEADER, TextIndex
 from lakerunner.pipeline.merge.texts import TextSide
 
+_READ = ("message", ATTRIBUTES.map_column)  # and the columns of single attributes
+
 
 def text_troubles(stored: bytes | memoryview, columns: Sequence[Column], file: pq.ParquetFile) -> Iterator[str]:
     """`file` is the segment's, whose pages are as they should be."""
@@ -41,9 +43,6 @@ def _made_anew(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:
         for batch in file.read_row_group(group, columns=names).combine_chunks().to_batches():
             side.add(batch)
     return bytes(side.finish())
-
-
-_READ = ("message", ATTRIBUTES.map_column)
 
 
 def _sure(file: bytes | memoryview) -> tuple[int, ...]:
