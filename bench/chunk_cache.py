@@ -42,7 +42,7 @@ from lakerunner.plan.sql import Leaf
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.unit import WorkUnit
 from lakerunner.query.worker import QueryWorker
 from servers.seaweedfs import seaweedfs
@@ -111,22 +111,22 @@ def main() -> None:
         store = open_store(server.address("bench"))
         segments = made(store, options.rows)
         size = sum(segment.bytes for segment in segments)
-        instances = Instances(Limits("2GB", 300.0, 10**9), threads=2, spill_directory=Path(scratch, "spill"))
+        sandboxes = Sandboxes(Limits("2GB", 300.0, 10**9), threads=2, spill_directory=Path(scratch, "spill"))
         fetch = min(whole(store, segments, Path(scratch, f"whole{turn}")) for turn in range(TURNS))
         print(
             f"{options.rows} rows in {len(segments)} segments, {size / 1e6:.1f} MB; all fetched in {fetch * 1e3:.0f} ms"
         )
         for asked in questions(*needles(store, segments[0], Path(scratch))):
-            turns = [ask_twice(store, instances, asked, segments) for _ in range(TURNS)]
+            turns = [ask_twice(store, sandboxes, asked, segments) for _ in range(TURNS)]
             cold, hot = (min(turn[number].seconds["fetch"] for turn in turns) for number in (0, 1))
             report(asked, turns[0][0], size, (cold, hot, fetch))
 
 
-def ask_twice(store: ObjectStore, instances: Instances, asked: Asked, segments: list[Segment]) -> list[Account]:
+def ask_twice(store: ObjectStore, sandboxes: Sandboxes, asked: Asked, segments: list[Segment]) -> list[Account]:
     """With an empty cache, and again."""
     with tempfile.TemporaryDirectory(prefix="lakerunner-bench-") as directory:
         cache = SegmentCache(store, Path(directory, "cache"), 1 << 34)
-        worker = QueryWorker(cache, instances)
+        worker = QueryWorker(cache, sandboxes)
         accounts = [ask(worker, asked, segments) for _ in range(2)]
         cache.close()
     return accounts

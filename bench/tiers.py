@@ -46,11 +46,11 @@ from lakerunner.pipeline.segments import make_segments
 from lakerunner.plan.vectors.values import Steps, Vector
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine
 from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 
@@ -85,13 +85,13 @@ def main() -> None:
     print(", ".join(f"{rows:,} rows of {TIER_NAMES[tier]}" for tier, rows in counted.items()))
     failed = False
     with tempfile.TemporaryDirectory(dir=given.lake) as cache:
-        instances = Instances(Limits("1GB", 600.0, 1000), threads=1, spill_directory=Path(cache) / "spill")
+        sandboxes = Sandboxes(Limits("1GB", 600.0, 1000), threads=1, spill_directory=Path(cache) / "spill")
         segments = SegmentCache(lake.store, Path(cache) / "cache", 1 << 34)
         end = OPENING + given.days * DAY
         for text, days, step in QUESTIONS:
             if given.only in text and days <= given.days:
                 steps = Steps(end - days * DAY + step, end, step)
-                failed |= not measured(Asking(lake, segments, instances), text, days, steps, given.repeat)
+                failed |= not measured(Asking(lake, segments, sandboxes), text, days, steps, given.repeat)
     sys.exit(1 if failed else 0)
 
 
@@ -99,13 +99,13 @@ def main() -> None:
 class Asking:
     lake: Lake
     cache: SegmentCache
-    instances: Instances
+    sandboxes: Sandboxes
 
     @contextmanager
     def engine(self) -> Iterator[MetricsEngine]:
         """With a worker that knows nothing yet."""
         metrics = MetricSegments(self.cache)
-        worker = QueryWorker(self.cache, self.instances, metrics=metrics)
+        worker = QueryWorker(self.cache, self.sandboxes, metrics=metrics)
         yield MetricsEngine(KnownSegments(self.lake), OneWorker(worker))
         metrics.close()
 

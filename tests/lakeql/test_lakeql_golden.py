@@ -18,11 +18,11 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MAX_NS, MIN_NS, time_text
 from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
-from lakerunner.query.types import BoundTypes
+from suites.bound import bound_types
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
-TYPES = BoundTypes()
+TYPES = bound_types()
 FILES = sorted((Path(__file__).parents[1] / "golden" / "lakeql").glob("*.txt"))
 PARAMETERS = re.compile(r"-- (\{.*\})$")
 CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)

@@ -16,14 +16,14 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.tables import LOGS_TABLE
 from lakerunner.model.time import ALL_TIME, MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.sql import SqlPlan
-from lakerunner.query.types import BoundTypes
+from suites.bound import bound_types
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 START = 1_704_067_200_000_000_000  # 2024-01-01T00:00:00Z
 NOW = START + 3_600_000_000_000 + 999
 MINUTE = 60_000_000_000
 ROWS = 60
-TYPES = BoundTypes()
+TYPES = bound_types()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from lakerunner.lakeql import compile_sql
 from lakerunner.plan.sql import Rounds
 from lakerunner.query.macros import MACROS
-from lakerunner.query.types import BoundTypes
+from suites.bound import bound_types
 
 NOW = 1_700_000_000_000_000_000
 UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")
@@ -48,7 +48,7 @@ def test_a_bucket_is_in_one_round(key: str, times: pa.Table) -> None:
 @pytest.mark.parametrize("key", KEYS)
 def test_workers_name_them_as_duckdb_does(key: str, times: pa.Table) -> None:
     text = f"SELECT {key} AS t, count(*) AS n FROM logs GROUP BY t"
-    (leaf,) = compile_sql(text, UUID(int=1), NOW, types=BoundTypes()).leaves
+    (leaf,) = compile_sql(text, UUID(int=1), NOW, types=bound_types()).leaves
     with duckdb.connect() as connection:
         for macro in MACROS:
             connection.execute(macro)

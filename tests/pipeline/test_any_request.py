@@ -35,8 +35,8 @@ from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
 from lakerunner.query.rows import json_rows
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 
@@ -56,8 +56,8 @@ class Lake:
         self.store = LocalStore(directory / "store")
         self.made: tuple[Segment, ...] = ()
         cache = SegmentCache(self.store, directory / "cache", 1 << 30)
-        instances = Instances(Limits("500MB", 60.0, 1_000_000), threads=1, spill_directory=directory / "spill")
-        self.engine = Engine(self, OneWorker(QueryWorker(cache, instances)), Coordinator(instances))
+        sandboxes = Sandboxes(Limits("500MB", 60.0, 1_000_000), threads=1, spill_directory=directory / "spill")
+        self.engine = Engine(self, OneWorker(QueryWorker(cache, sandboxes)), Coordinator(sandboxes))
 
     @property
     def segments(self) -> Lake:

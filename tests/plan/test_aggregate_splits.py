@@ -19,10 +19,10 @@ from lakerunner.plan.aggregate import SPLITTING, split_of
 from lakerunner.plan.sql import SqlPlan
 from lakerunner.query.kernels import KERNELS
 from lakerunner.query.macros import MACROS
-from lakerunner.query.types import BoundTypes
+from suites.bound import bound_types
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
-TYPES = BoundTypes()
+TYPES = bound_types()
 SCHEMA = pa.schema(
     [
         ("timestamp", pa.timestamp("ns")),

@@ -13,11 +13,11 @@ import pytest
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.plan.explain import plan_lines
-from lakerunner.query.types import BoundTypes
+from suites.bound import bound_types
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
-TYPES = BoundTypes()
+TYPES = bound_types()
 FILES = sorted((Path(__file__).parents[1] / "golden" / "explain").glob("*.txt"))
 CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)
 

@@ -23,7 +23,7 @@ from lakerunner.plan.sql import Leaf
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.unit import WorkUnit
 from lakerunner.query.worker import QueryWorker
 
@@ -101,7 +101,7 @@ class Asking:
     def __init__(self, cache: SegmentCache, directory: Path) -> None:
         limits = Limits("500MB", 60.0, 1_000_000)
         self.cache = cache
-        self._worker = QueryWorker(cache, Instances(limits, threads=2, spill_directory=directory / "spill"))
+        self._worker = QueryWorker(cache, Sandboxes(limits, threads=2, spill_directory=directory / "spill"))
 
     def ask(self, scan: Scan, sql: str, segments: list[Segment]) -> tuple[pa.Table, Account]:
         answer = self._worker.run(WorkUnit(OWN, Leaf(scan, sql), tuple(segments)))

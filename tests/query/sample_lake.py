@@ -35,8 +35,8 @@ from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
 from lakerunner.query.outgrown import Outgrown
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker, Worker, Workers
 
@@ -308,14 +308,14 @@ class Lake:
             self.records += [(record, collector) for record in records]
         return segment
 
-    def instances(self, **limits: Any) -> Instances:
+    def sandboxes(self, **limits: Any) -> Sandboxes:
         given = {"memory": "500MB", "seconds": 30.0, "max_rows": 1_000_000} | limits
         most = Limits(given.pop("memory"), given.pop("seconds"), given.pop("max_rows"), (self.directory,))
-        return Instances(most, spill_directory=self.directory / "spill", **({"threads": 2} | given))
+        return Sandboxes(most, spill_directory=self.directory / "spill", **({"threads": 2} | given))
 
     def worker(self, **limits: Any) -> QueryWorker:
         cache = SegmentCache(self.store, self.directory / "cache", limits.pop("cache_bytes", 1 << 30))
-        return QueryWorker(cache, self.instances(**limits))
+        return QueryWorker(cache, self.sandboxes(**limits))
 
     def engine(
         self,
@@ -324,7 +324,7 @@ class Lake:
         outgrown: Outgrown | None = None,
         **limits: Any,
     ) -> Engine:
-        coordinator = Coordinator(self.instances(**limits))
+        coordinator = Coordinator(self.sandboxes(**limits))
         alone = workers or OneWorker(worker or self.worker(**limits))
         return Engine(self, alone, coordinator, outgrown=outgrown)
 

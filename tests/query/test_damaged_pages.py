@@ -165,7 +165,7 @@ def test_what_was_mended_is_read_again(lake: Lake) -> None:
     path = file_of(lake, segment)
     whole = path.read_bytes()
     cache = SegmentCache(lake.store, lake.directory / "mended", 1 << 30)
-    engine = lake.engine(QueryWorker(cache, lake.instances()))
+    engine = lake.engine(QueryWorker(cache, lake.sandboxes()))
 
     def ask(sql: str) -> list[dict[str, object]]:
         return [row for batch in engine.sql(OWN, Question(sql, NOW)) for row in batch.to_pylist()]

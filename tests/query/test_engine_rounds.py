@@ -61,7 +61,7 @@ def watched(hours: Lake) -> Watched:
 
 def engine_of(lake: Lake, watched: Watched, first_bytes: int = 1, max_rows: int = 1_000_000) -> Engine:
     watched.units.clear()
-    coordinator = Coordinator(lake.instances(max_rows=max_rows))
+    coordinator = Coordinator(lake.sandboxes(max_rows=max_rows))
     return Engine(lake, OneWorker(watched), coordinator, first_bytes=first_bytes)
 
 

@@ -25,11 +25,11 @@ from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
 from lakerunner.plan.vectors.values import Steps, Vector
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import CardinalityQuestion, MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine
 from lakerunner.query.metrics.reads import lines, to_json
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.services.sweep.retention import PastRetention
@@ -53,8 +53,8 @@ class IndexedLake:
         self.index = index
         self._lake = MetricLake(directory)
         self._live: dict[int, list[Segment]] = {}
-        instances = Instances(Limits("500MB", 60.0, 1000), threads=1, spill_directory=directory / "spill")
-        worker = QueryWorker(SegmentCache(self._lake.store, directory / "cache-worker", 1 << 30), instances)
+        sandboxes = Sandboxes(Limits("500MB", 60.0, 1000), threads=1, spill_directory=directory / "spill")
+        worker = QueryWorker(SegmentCache(self._lake.store, directory / "cache-worker", 1 << 30), sandboxes)
         self.engine = MetricsEngine(KnownSegments(index), OneWorker(worker))
 
     def add(self, *fills: Any) -> list[Segment]:

@@ -111,7 +111,7 @@ def hire(tmp_path: Path, wide: Lake) -> Hire:
     def hired(name: str, error: Exception | None = None, after: int = 0, **limits: int) -> Trouble:
         cache = SegmentCache(wide.store, tmp_path / f"cache-{name}", 1 << 30)
         slots = Slots(limits.pop("slots", 4))
-        return Trouble(QueryWorker(cache, wide.instances(**limits), slots), name, error, after)
+        return Trouble(QueryWorker(cache, wide.sandboxes(**limits), slots), name, error, after)
 
     return hired
 
@@ -413,7 +413,7 @@ def test_a_batch_larger_than_the_queue_passes() -> None:
 def test_random_records_of_all_layouts_come_through(lake: Lake, tmp_path: Path) -> None:
     own = [segment for segment in lake.all if segment.organization == OWN]
     crew = [
-        Trouble(QueryWorker(SegmentCache(lake.store, tmp_path / name, 1 << 30), lake.instances()), name)
+        Trouble(QueryWorker(SegmentCache(lake.store, tmp_path / name, 1 << 30), lake.sandboxes()), name)
         for name in ("x", "y", "z")
     ]
     plan = compile_sql("SELECT * FROM logs", OWN, NOW)

@@ -166,7 +166,7 @@ def test_a_postgresql_that_stops_and_comes_back(tmp_path: Path) -> None:
         for id_, name in ((OWN, "own"), (OTHER, "other")):
             index.organizations.create(Organization(id_, name))
             index.commit(Commit(tuple(one for one in lake.all if one.organization == id_), (), ()))
-        engine = Engine(index, OneWorker(lake.worker()), Coordinator(lake.instances()))
+        engine = Engine(index, OneWorker(lake.worker()), Coordinator(lake.sandboxes()))
         assert ask(engine, OWN) == (10, "")
         index.pool.timeout = 1.0
         server.stop()

@@ -27,11 +27,11 @@ from lakerunner.plan.vectors.arrays import STALE_BITS
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics import active, cardinality
 from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount
 from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.units import unit_from_bytes
 from lakerunner.query.worker import QueryWorker
 
@@ -118,9 +118,9 @@ class Counted:
     def engine(self) -> MetricsEngine:
         workers = []
         for name in ("one", "two"):
-            instances = Instances(Limits("500MB", 60.0, 1000), threads=1, spill_directory=self.directory / name)
+            sandboxes = Sandboxes(Limits("500MB", 60.0, 1000), threads=1, spill_directory=self.directory / name)
             cache = SegmentCache(self.lake.store, self.directory / f"cache-{name}", 1 << 30)
-            worker = Remote(cache, instances) if name == "two" else QueryWorker(cache, instances)
+            worker = Remote(cache, sandboxes) if name == "two" else QueryWorker(cache, sandboxes)
             worker.name = name
             workers.append(worker)
         return MetricsEngine(KnownSegments(self.index), Workers(*workers))

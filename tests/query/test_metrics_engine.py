@@ -29,13 +29,13 @@ from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics import run
 from lakerunner.query.metrics.answer import Group, MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine, MetricsLimits
 from lakerunner.query.metrics.joined import joined_samples
 from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 
 MINUTE = 60_000
@@ -160,8 +160,8 @@ def workers(lake: MetricLake) -> list[Named]:
 
 def _worker(lake: MetricLake, name: str) -> QueryWorker:
     limits = Limits("500MB", 30.0, 1000)
-    instances = Instances(limits, threads=1, spill_directory=lake.directory / "spill")
-    return QueryWorker(SegmentCache(lake.store, lake.directory / f"cache-{name}", 1 << 30), instances)
+    sandboxes = Sandboxes(limits, threads=1, spill_directory=lake.directory / "spill")
+    return QueryWorker(SegmentCache(lake.store, lake.directory / f"cache-{name}", 1 << 30), sandboxes)
 
 
 def engine_of(lake: MetricLake, workers: Sequence[Named], **how: Any) -> MetricsEngine:

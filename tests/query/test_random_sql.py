@@ -36,7 +36,7 @@ class Several:
 
 
 def _named(lake: Lake, name: str) -> QueryWorker:
-    worker = QueryWorker(SegmentCache(lake.store, lake.directory / name, 1 << 30), lake.instances())
+    worker = QueryWorker(SegmentCache(lake.store, lake.directory / name, 1 << 30), lake.sandboxes())
     worker.name = name
     return worker
 

@@ -175,7 +175,7 @@ class TestEngine:
 
     @pytest.fixture
     def engine(self, lake: Lake, cache: ResultCache) -> Engine:
-        return Engine(lake, OneWorker(lake.worker()), Coordinator(lake.instances()), results=cache)
+        return Engine(lake, OneWorker(lake.worker()), Coordinator(lake.sandboxes()), results=cache)
 
     def ask(self, engine: Engine, sql: str = SQL, organization: object = OWN) -> tuple[pa.Table, Account]:
         answer = engine.sql(organization, Question(sql, NOW))  # type: ignore[arg-type]

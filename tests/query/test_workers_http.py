@@ -65,7 +65,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
     def served(lake: Lake, *, slots: Slots | None = None, key: str = KEY, **limits: int) -> Served:
         cache = SegmentCache(lake.store, tmp_path_factory.mktemp("cache"), 1 << 30)
-        worker = QueryWorker(cache, lake.instances(**({"max_rows": 10**8} | limits)), slots)
+        worker = QueryWorker(cache, lake.sandboxes(**({"max_rows": 10**8} | limits)), slots)
         threads = CapacityLimiter(worker.slots.at_once + worker.slots.waiting + 2)
         server = HttpServer(build_app(WorkerApi(worker.run, key, threads).routes()), bind("127.0.0.1", 0), print)
         server.start()
@@ -94,7 +94,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.fixture(scope="module")
 def three(lake: Lake, serve: Serve) -> Iterator[Engine]:
     with remote([serve(lake) for _ in range(3)]) as workers:
-        yield Engine(lake, workers, Coordinator(lake.instances()))
+        yield Engine(lake, workers, Coordinator(lake.sandboxes()))
 
 
 class remote:  # noqa: N801 reads as a function

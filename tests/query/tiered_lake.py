@@ -22,10 +22,10 @@ from lakerunner.plan.vectors.histogram import Histogram, equal
 from lakerunner.plan.vectors.values import Scalar, Steps, Vector
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 
@@ -43,8 +43,8 @@ class Tiered:
 
 def tiered(lake: MetricLake, **how: Any) -> Tiered:
     index = RollupLake(lake)
-    instances = Instances(Limits("500MB", 60.0, 1000), threads=1, spill_directory=lake.directory / "spill")
-    worker = QueryWorker(SegmentCache(lake.store, lake.directory / "cache-tiers", 1 << 30), instances)
+    sandboxes = Sandboxes(Limits("500MB", 60.0, 1000), threads=1, spill_directory=lake.directory / "spill")
+    worker = QueryWorker(SegmentCache(lake.store, lake.directory / "cache-tiers", 1 << 30), sandboxes)
     return Tiered(index, MetricsEngine(KnownSegments(index), OneWorker(worker), **how))
 
 

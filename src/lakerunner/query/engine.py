@@ -31,7 +31,6 @@ from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.rounds import InRounds, Round
 from lakerunner.query.stretches import FIRST_BYTES, cut
 from lakerunner.query.syntax import Syntax
-from lakerunner.query.types import BoundTypes
 from lakerunner.query.workers import Workers
 
 
@@ -89,8 +88,7 @@ class Engine:
         self._clock = clock
         self._first_bytes = first_bytes
         self._outgrown = outgrown
-        self._syntax = Syntax()
-        self._types = BoundTypes()
+        self._syntax = Syntax(coordinator.sandboxes)
 
     def sql(self, organization: UUID, question: Question) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
@@ -98,10 +96,9 @@ class Engine:
             return self._elsewhere(organization, question)
         began = self._clock()
         statement = read_statement(question.text)
-        plan = compile_sql(
-            statement.query, organization, question.now_ns, parameters=question.parameters, types=self._types
-        )
-        self._syntax.check(statement.query)
+        types = self._syntax.types(organization)
+        plan = compile_sql(statement.query, organization, question.now_ns, parameters=question.parameters, types=types)
+        self._syntax.check(organization, statement.query)
         planned = self._clock()
         picks = self._picks(organization, plan.scans, question.now_ns)
         seconds = {"plan": planned - began, "pick": self._clock() - planned}
@@ -119,7 +116,7 @@ class Engine:
         if self._outgrown is None:
             raise UserError("engine=spark is not configured here: set query_spark")
         plan = compile_spark(question.text, organization, question.now_ns, parameters=question.parameters)
-        self._syntax.check(question.text)
+        self._syntax.check(organization, question.text)
         picks = self._picks(organization, plan.scans, question.now_ns)
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
         return self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
@@ -161,4 +158,4 @@ class Engine:
             (feed,) = feeds.values()
             return Round(feed, feed, count)
         fed = Feeds(feeds)
-        return Round(self._coordinator.run(job.plan.sql, fed), fed, count)
+        return Round(self._coordinator.run(job.organization, job.plan.sql, fed), fed, count)

@@ -1,19 +1,24 @@
-"""What DuckDB says when a query fails, as the errors of this project.
+"""What a sandbox reports when a query fails, as the errors of this project.
 
-Classified by the text, which is the same whether DuckDB raises it itself or an Arrow reader passes it on. Where our
-files lie is nobody's business and is taken out.
+DuckDB's errors are classified by their text, which is the same whether DuckDB raises it itself or an Arrow reader
+passes it on. Paths of our files are taken out.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
+import orjson
+
+from lakerunner.model.errors import Corrupt, Crashed, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
 
 _KIND = re.compile(r"\s*([A-Za-z][A-Za-z ]*?) Error: ")
 _TOO_LONG = "exceeded maximum execution time"
+_MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|[KMGT]i?B)\s*", re.IGNORECASE)
+_UNITS = {"B": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _DAMAGED = re.compile(r"Parquet file is likely corrupted|Out of buffer")  # of which DuckDB says no kind
 
 
@@ -28,18 +33,66 @@ class Limits:
     hidden: tuple[Path, ...] = ()
     rows_setting: str = "query_max_rows"
 
+    @property
+    def memory_bytes(self) -> int:
+        """As DuckDB reads it: GB are powers of 1000, GiB of 1024, a percentage is of the machine's memory."""
+        found = _MEMORY.fullmatch(self.memory)
+        if found is None:
+            raise UserError(f"invalid size {self.memory!r} for query_memory; use 500MB, 2GB, 50%, ...")
+        number, unit = float(found[1]), found[2].upper()
+        if unit == "%":
+            return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * number / 100)
+        return int(number * (1024 if "I" in unit else 1000) ** _UNITS[unit[0]])
 
-def translated(error: Exception, limits: Limits) -> LakerunnerError:
-    found = _KIND.match(str(error))
+
+def reported(payload: bytes, limits: Limits) -> tuple[LakerunnerError, bool]:
+    """The error that a sandbox sent, and whether the sandbox is fit for more work."""
+    error = orjson.loads(payload)
+    message = str(error["message"])
+    match error["kind"]:
+        case "cancelled":
+            return cancelled(), True
+        case "user":
+            return UserError(message), True
+        case "deep":
+            return UserError("the query nests too deeply: split it with WITH"), True
+        case "memory":
+            return _too_much_memory(message, limits), False
+        case "engine":
+            failure = translated(message, limits)
+            return failure, isinstance(failure, UserError) and not isinstance(failure, TooLarge)
+    return Unavailable(f"the query failed: {_first_paragraph(message, limits.hidden)}"), False
+
+
+def ended(status: int, resident_bytes: int, limits: Limits) -> LakerunnerError:
+    """The error of a query whose sandbox died at it: by its memory, or by a fault in the engine."""
+    if resident_bytes > limits.memory_bytes:
+        return _too_much_memory("its process was ended", limits)
+    return Crashed(f"the process that ran the query ended ({_exit_name(status)}): the engine cannot run this query")
+
+
+def _exit_name(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit code {status}"
+
+
+def _too_much_memory(message: str, limits: Limits) -> TooLarge:
+    return TooLarge(
+        f"the query needs more than query_memory {limits.memory}: {_first_paragraph(message, limits.hidden)}"
+    )
+
+
+def translated(message: str, limits: Limits) -> LakerunnerError:
+    """The error that DuckDB's or Arrow's text stands for."""
+    found = _KIND.match(message)
     kind = found[1].lower() if found else ""
-    said = _said(str(error), limits.hidden)
+    said = _first_paragraph(message, limits.hidden)
     match kind:
-        case "interrupt" if _TOO_LONG in str(error):
+        case "interrupt" if _TOO_LONG in message:
             return too_long(limits.seconds)
         case "interrupt":
             return cancelled()
         case "out of memory":
-            return TooLarge(f"the query needs more than query_memory {limits.memory}: {said}")
+            return _too_much_memory(message, limits)
         case "io" | "serialization":
             return Corrupt(f"a segment cannot be read: {said}")
         case "" if _DAMAGED.match(said):
@@ -64,8 +117,8 @@ def too_many_rows(limits: Limits) -> TooLarge:
     )
 
 
-def _said(message: str, hidden: tuple[Path, ...]) -> str:
-    """The first paragraph, in one line: what follows quotes our SQL or advises the server's owner."""
+def _first_paragraph(message: str, hidden: tuple[Path, ...]) -> str:
+    """In one line, without paths: what follows quotes our SQL or advises the server's owner."""
     first = message.strip().partition("\n\n")[0]
     for directory in hidden:
         first = re.sub(re.escape(str(directory)) + r"[^\s\"']*", "(file)", first)

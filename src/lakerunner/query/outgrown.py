@@ -14,7 +14,6 @@ from threading import Lock
 from typing import Protocol
 from uuid import UUID
 
-import duckdb
 import pyarrow as pa
 
 from lakerunner.model.segment import Segment
@@ -22,10 +21,10 @@ from lakerunner.plan.spark import SparkPlan
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled
-from lakerunner.query.guard import check_sql
-from lakerunner.query.instance import Instances
-from lakerunner.query.running import Running
-from lakerunner.query.scan import empty_sql, quoted
+from lakerunner.query.running import Running, Work
+from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.sandbox.process import Sandbox
+from lakerunner.query.scan import empty_sql
 from lakerunner.query.unit import WorkUnit
 
 
@@ -49,9 +48,9 @@ class Spark(Protocol):
 class Outgrown:
     """Safe to use from many threads."""
 
-    def __init__(self, spark: Spark, instances: Instances) -> None:
+    def __init__(self, spark: Spark, sandboxes: Sandboxes) -> None:
         self._spark = spark
-        self._instances = instances
+        self._sandboxes = sandboxes
 
     def answer(
         self,
@@ -65,17 +64,15 @@ class Outgrown:
         leaves = [Leaf(scan, "") for scan in plan.scans]
         units = [WorkUnit(organization, leaf, tuple(picked)) for leaf, picked in zip(leaves, segments, strict=True)]
         read = sum(len(unit.segments) for unit in units)
-        bound = Running(plan.sql, lambda held: self._bind(held, plan), self._instances.limits, _Nothing())
+        bind = Work(plan.sql, views={scan.relation: empty_sql(scan) for scan in plan.scans}, bind=True)
+
+        def open_(held: ExitStack) -> tuple[Sandbox, Work]:
+            return self._sandboxes.lend(held, organization), bind
+
+        bound = Running(self._sandboxes, open_, self._sandboxes.limits, _Nothing())
         run = self._spark.start(plan, [unit.segments for unit in units])
         account = Account(considered=read, read=read, workers={"spark": read}, warnings=warnings)
         return SparkAnswer(run, bound, account)
-
-    def _bind(self, held: ExitStack, plan: SparkPlan) -> duckdb.DuckDBPyConnection:
-        connection = self._instances.open(held)
-        for scan in plan.scans:
-            connection.execute(f"CREATE TEMP VIEW {quoted(scan.relation)} AS {empty_sql(scan)}")
-        check_sql(connection, plan.sql, {scan.relation for scan in plan.scans})
-        return connection
 
 
 class _Nothing:

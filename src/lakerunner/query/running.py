@@ -1,26 +1,29 @@
-"""SQL that runs in a DuckDB instance of this process, as an answer: streamed, bounded, and stopped from any thread.
+"""SQL that runs in a sandbox, as an answer: streamed, bounded, and stopped from any thread.
 
 What always holds: it ends whole or with an error, and whatever ends it, all that it held is given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from itertools import count
-from threading import Condition
+from dataclasses import dataclass, field
+from threading import Condition, Thread
 from typing import Protocol, TypeVar
 
-import duckdb
 import pyarrow as pa
 
+from lakerunner.model.errors import LakerunnerError
 from lakerunner.query.account import Account
-from lakerunner.query.arrow_types import arrow_types
-from lakerunner.query.failures import Limits, cancelled, too_many_rows, translated
+from lakerunner.query.failures import Limits, cancelled, too_many_rows
+from lakerunner.query.sandbox.frames import END, ERROR, BatchReader, BatchWriter, BrokenStream, socket_pair
+from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.sandbox.process import Sandbox
 
-_BATCH_ROWS = 2048  # DuckDB's own vector: the first rows come as soon as there are any
-_INTERRUPT_EVERY = 0.01
-_INTERRUPTS = 500
+_STOP_SECONDS = 0.3  # for a sandbox to stop by itself and be used again; then it is killed
+_OPEN_SECONDS = 5.0  # that closing waits for what nothing interrupts, such as a fetch
+_ANSWER_SECONDS = 5.0  # beyond the limit, at which DuckDB stops by itself
 T = TypeVar("T")
 
 
@@ -33,54 +36,63 @@ class Source(Protocol):
 
     @property
     def failure(self) -> Exception | None:
-        """What went wrong there: of an error in what it reads DuckDB passes on no more than the text."""
+        """What went wrong there: a sandbox that reads a broken stream reports no more than that it broke."""
 
     def close(self) -> None:
         """Stop: whoever waits for it gets an error within a second. More than once is fine."""
 
 
+@dataclass(frozen=True)
+class Work:
+    """SQL over `views` (relation -> SELECT over the sandbox's own files, or over nothing) and `streams` of rows.
+    `bind`: only its columns are wanted, and nothing is run."""
+
+    sql: str
+    views: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, pa.RecordBatchReader] = field(default_factory=dict)
+    bind: bool = False
+
+
 class Running:
-    """An Answer (query/answer.py) of this process. One thread reads it; any thread may close it. `open_` gives the
-    connection that has the SQL's relations; what it leaves in the stack is closed at the end."""
+    """An Answer (query/answer.py) that a sandbox works out. One thread reads it; any thread may close it. `open_` lends
+    the sandbox and says what it has to do; what it leaves in the stack is closed at the end."""
 
     def __init__(
         self,
-        sql: str,
-        open_: Callable[[ExitStack], duckdb.DuckDBPyConnection],
+        sandboxes: Sandboxes,
+        open_: Callable[[ExitStack], tuple[Sandbox, Work]],
         limits: Limits,
         source: Source,
     ) -> None:
-        self._sql = sql
+        self._sandboxes = sandboxes
         self._open = open_
         self._limits = limits
         self._source = source
         self._held = ExitStack()
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        self._rows: duckdb.DuckDBPyRelation | None = None
-        self._reader: pa.RecordBatchReader | None = None
-        self._schema: pa.Schema | None = None
+        self._sandbox: Sandbox | None = None
+        self._batches: BatchReader | None = None
         self._state = Condition()
         self._busy = False
         self._closed = False
 
     @property
     def schema(self) -> pa.Schema:
-        if self._schema is None:
-            self._schema = self._in_duckdb(self._begin)
-        return self._schema
+        if self._batches is None:
+            self._batches = self._step(self._begin)
+        return self._batches.schema
 
     @property
     def account(self) -> Account:
         return self._source.account
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        schema, rows = self.schema, 0
+        _, rows = self.schema, 0
         try:
-            while (batch := self._in_duckdb(self._next)) is not None:
+            while (batch := self._step(self._next)) is not None:
                 rows += batch.num_rows
                 if rows > self._limits.max_rows:
                     raise too_many_rows(self._limits)
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+                yield batch
         finally:
             self.close()
 
@@ -89,35 +101,53 @@ class Running:
             self._closed = True
         self._source.close()
         with self._state:
-            for _ in range(_INTERRUPTS):
-                if not self._busy:
-                    break
-                # An interrupt that comes before DuckDB has begun is lost: so once more.
-                if self._connection is not None:
-                    self._connection.interrupt()
-                self._state.wait(_INTERRUPT_EVERY)
+            if self._busy and self._sandbox is None:
+                self._state.wait_for(lambda: not self._busy or self._sandbox is not None, _OPEN_SECONDS)
+            if self._busy and self._sandbox is not None:
+                self._sandbox.cancel()
+                if not self._state.wait_for(lambda: not self._busy, _STOP_SECONDS):
+                    self._sandbox.kill()
+                    self._state.wait_for(lambda: not self._busy, _OPEN_SECONDS)
             if not self._busy:
                 self._release()
 
-    def _begin(self) -> pa.Schema:
-        self._connection = self._open(self._held)
-        if self._closed:  # while the segments were fetched, which nothing interrupts
-            raise cancelled()
-        self._rows = self._connection.sql(self._sql)
-        types = arrow_types(self._connection, tuple(map(str, self._rows.types)))
-        return _with_unique_names(pa.schema(list(zip(self._rows.columns, types, strict=True))))
+    def _begin(self) -> BatchReader:
+        sandbox, work = self._open(self._held)
+        with self._state:
+            self._sandbox = sandbox
+            self._state.notify_all()
+            if self._closed:  # while the segments were fetched, which nothing interrupts
+                raise cancelled()
+        request = {"do": "run", "sql": work.sql, "views": work.views, "streams": [*work.streams], "bind": work.bind}
+        with ExitStack() as theirs:
+            ends = [theirs.enter_context(self._pump(reader)) for reader in work.streams.values()]
+            sandbox.request(request, ends)
+        return BatchReader(self._frame())
 
     def _next(self) -> pa.RecordBatch | None:
-        if self._rows is None:
+        if self._sandbox is None or self._batches is None:
             raise cancelled()
-        if self._reader is None:
-            self._reader = self._rows.to_arrow_reader(_BATCH_ROWS)
-            self._held.callback(self._reader.close)
-        with suppress(StopIteration):
-            return self._reader.read_next_batch()
-        return None
+        payload = self._frame()
+        return self._batches.batch(payload) if payload else None
 
-    def _in_duckdb(self, step: Callable[[], T]) -> T:
+    def _frame(self) -> bytes:
+        """The payload of the next frame; empty at the end."""
+        assert self._sandbox is not None  # noqa: S101 - for mypy: _begin has set it
+        kind, payload = self._sandbox.next(self._limits.seconds + _ANSWER_SECONDS)
+        if kind == ERROR:
+            raise self._sandboxes.reported(self._sandbox, payload)
+        return b"" if kind == END else payload
+
+    def _pump(self, rows: pa.RecordBatchReader) -> socket.socket:
+        """Start to write the rows to a socket; its other end, for the sandbox."""
+        ours, theirs = socket_pair()
+        thread = Thread(target=_write, args=(ours, rows), name="sandbox-feed", daemon=True)
+        self._held.callback(thread.join, _OPEN_SECONDS)
+        self._held.callback(_shut, ours)
+        thread.start()
+        return theirs
+
+    def _step(self, step: Callable[[], T]) -> T:
         """One step of the work. Whoever comes last, this or `close`, lets go of what is held."""
         with self._state:
             if self._closed:
@@ -125,12 +155,9 @@ class Running:
             self._busy = True
         try:
             result = step()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again, or what it stands for
             stopped, self._closed = self._closed, True
-            if isinstance(error, duckdb.Error | pa.ArrowException | OSError):
-                said = cancelled() if stopped else self._source.failure
-                raise said or translated(error, self._limits) from None
-            raise
+            raise (self._explained(error, stopped) or error) from None
         finally:
             with self._state:
                 self._busy = False
@@ -139,22 +166,33 @@ class Running:
                     self._release()
         return result
 
+    def _explained(self, error: BaseException, stopped: bool) -> Exception | None:
+        """The error to raise in place of this one; None for itself."""
+        if self._sandbox is None or not isinstance(error, LakerunnerError | BrokenStream | TimeoutError):
+            return None
+        if stopped:
+            return cancelled()
+        if self._source.failure is not None:
+            return self._source.failure
+        return None if isinstance(error, LakerunnerError) else self._sandboxes.failed(self._sandbox, error)
+
     def _release(self) -> None:
-        self._rows = None
+        self._source.close()  # a thread that writes a stream may wait for its rows
+        if self._sandbox is not None and not self._sandbox.settle(_STOP_SECONDS):
+            self._sandbox.kill()
+        self._sandbox = None
         self._held.close()
-        self._connection = self._reader = None
 
 
-def _with_unique_names(schema: pa.Schema) -> pa.Schema:
-    """A second column `n` is called `n_1`, as DuckDB does in a subquery, so that a row can be a JSON object."""
-    taken = set(schema.names)
-    seen: set[str] = set()
-    fields = []
-    for field in schema:
-        name = field.name
-        if name in seen:
-            name = next(new for n in count(1) if (new := f"{name}_{n}") not in taken)
-            taken.add(name)
-        seen.add(name)
-        fields.append(field.with_name(name))
-    return pa.schema(fields)
+def _shut(stream: socket.socket) -> None:
+    with suppress(OSError):  # closed already, by whoever wrote it to its end
+        stream.shutdown(socket.SHUT_RDWR)
+
+
+def _write(sink: socket.socket, rows: pa.RecordBatchReader) -> None:
+    """What breaks off is not ended: the sandbox sees a broken stream, and the reader of the answer the rows' error."""
+    with sink, suppress(OSError, LakerunnerError, pa.ArrowException):
+        writer = BatchWriter(sink, rows.schema)
+        for batch in rows:
+            writer.write(batch)
+        writer.end()

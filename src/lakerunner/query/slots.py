@@ -1,11 +1,19 @@
-"""Places for work of which only so much may run at once: first come, first served, and no endless queue."""
+"""Places for work of which only so much may run at once, shared fairly between organizations, without endless queues.
+
+What always holds: `at_once` pieces of work run, and no organization waits for another one's to end: one that has
+nothing running gets a place beyond them, of which there are as many again. Of those that wait, the organization with
+the fewest places is next, then whoever came first.
+"""
 
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from threading import Event, Lock
+from uuid import UUID
 
 from lakerunner.model.errors import Busy
 from lakerunner.query.failures import cancelled
@@ -13,63 +21,88 @@ from lakerunner.query.failures import cancelled
 _LOOK_EVERY = 0.05
 
 
+@dataclass(eq=False)
+class _Waiter:
+    organization: UUID
+    given: Event = field(default_factory=Event)
+
+
 class Slots:
-    """`at_once` have a place, `waiting` more wait for one, each for `seconds`. Safe to use from many threads."""
+    """`at_once` have a place, `waiting` more wait for one, three quarters of them of one organization at most, each for
+    `seconds`. Safe to use from many threads."""
 
     def __init__(self, at_once: int, *, waiting: int = 64, seconds: float = 60.0) -> None:
         if at_once < 1:
             raise ValueError(f"{at_once} slots: nothing could ever run")
         self.at_once = at_once
         self.waiting = waiting
+        self._of_one = max(1, waiting * 3 // 4)
         self._seconds = seconds
         self._lock = Lock()
-        self._free = at_once
-        self._queue: deque[Event] = deque()
+        self._running: Counter[UUID] = Counter()
+        self._queue: list[_Waiter] = []
+
+    @property
+    def most(self) -> int:
+        """That can run at once, with the places of organizations that would have none."""
+        return 2 * self.at_once
 
     @property
     def free(self) -> int:
         with self._lock:
-            return self._free
+            return max(0, self.at_once - self._running.total())
 
     @property
     def in_line(self) -> int:
         with self._lock:
             return len(self._queue)
 
-    def take(self, held: ExitStack, stopped: Event) -> None:
+    def take(self, held: ExitStack, organization: UUID, stopped: Event) -> None:
         """Waits for a place, which `held` gives back. Busy if there is none in time, or too many wait already."""
-        place = self._stand_in_line()
+        waiter = self._stand_in_line(organization)
         deadline = time.monotonic() + self._seconds
-        while not place.wait(_LOOK_EVERY):
-            if stopped.is_set() and self._leave(place):
+        while not waiter.given.wait(_LOOK_EVERY):
+            if stopped.is_set() and self._leave(waiter):
                 raise cancelled()
-            if time.monotonic() > deadline and self._leave(place):
+            if time.monotonic() > deadline and self._leave(waiter):
                 raise Busy(f"the worker had no room for {self._seconds:g} s, {self.at_once} units ran: try again later")
-        held.callback(self._give)
+        held.callback(partial(self._give_back, organization))
 
-    def _stand_in_line(self) -> Event:
-        place = Event()
+    def _stand_in_line(self, organization: UUID) -> _Waiter:
+        waiter = _Waiter(organization)
         with self._lock:
-            if self._free:
-                self._free -= 1
-                place.set()
-            elif len(self._queue) < self.waiting:
-                self._queue.append(place)
-            else:
-                raise Busy(f"the worker runs {self.at_once} units and {self.waiting} wait: try again later")
-        return place
+            if self._may_run(organization):
+                self._admit(waiter)
+                return waiter
+            own = sum(one.organization == organization for one in self._queue)
+            if len(self._queue) >= self.waiting or own >= self._of_one:
+                raise Busy(
+                    f"the worker runs {self._running.total()} units and {len(self._queue)} wait: try again later"
+                )
+            self._queue.append(waiter)
+        return waiter
 
-    def _leave(self, place: Event) -> bool:
+    def _leave(self, waiter: _Waiter) -> bool:
         """False if the place has been given in this moment."""
         with self._lock:
-            if place.is_set():
+            if waiter.given.is_set():
                 return False
-            self._queue.remove(place)
+            self._queue.remove(waiter)
             return True
 
-    def _give(self) -> None:
+    def _give_back(self, organization: UUID) -> None:
         with self._lock:
-            if self._queue:
-                self._queue.popleft().set()
-            else:
-                self._free += 1
+            self._running[organization] -= 1
+            self._running += Counter()  # forget those that have nothing running
+            while fit := [one for one in self._queue if self._may_run(one.organization)]:
+                waiter = min(fit, key=lambda one: self._running[one.organization])
+                self._queue.remove(waiter)
+                self._admit(waiter)
+
+    def _may_run(self, organization: UUID) -> bool:
+        running = self._running.total()
+        return running < self.at_once or (not self._running[organization] and running < self.most)
+
+    def _admit(self, waiter: _Waiter) -> None:
+        self._running[waiter.organization] += 1
+        waiter.given.set()

@@ -1,4 +1,4 @@
-"""Works units of work out: each on a DuckDB connection of its own, that can reach nothing but its own segments."""
+"""Works units of work out: SQL in a sandbox that reaches nothing but the unit's segments, PromQL in this process."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from contextlib import ExitStack
 from dataclasses import replace
 from threading import Event
 
-import duckdb
-
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.guard import check_sql
-from lakerunner.query.instance import Instances
+from lakerunner.query.failures import Limits
 from lakerunner.query.metrics.run import MetricsRunning
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.unit import MetricsUnit
-from lakerunner.query.running import Running
-from lakerunner.query.scan import quoted, relation_sql
+from lakerunner.query.running import Running, Work
+from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.sandbox.process import Sandbox
+from lakerunner.query.scan import relation_sql
 from lakerunner.query.slots import Slots
 from lakerunner.query.unit import WorkUnit
 from lakerunner.query.units import Unit
@@ -40,14 +39,16 @@ class QueryWorker:
     def __init__(
         self,
         cache: SegmentCache,
-        instances: Instances,
+        sandboxes: Sandboxes,
         slots: Slots | None = None,
         metrics: MetricSegments | None = None,
+        limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.slots = slots or Slots(units_at_once(0))
         self._cache = cache
-        self._instances = instances
+        self._limits = limits or sandboxes.limits
+        self._sandboxes = sandboxes
         self._clock = clock
         self._metrics = metrics or MetricSegments(cache)
 
@@ -56,19 +57,18 @@ class QueryWorker:
         if isinstance(unit, MetricsUnit):
             return MetricsRunning(unit, self._metrics, self.slots, FUNCTIONS, self._clock)
         work = _Work(self, unit)
-        return Running(unit.leaf.sql, work.open, self._instances.limits, work)
+        return Running(self._sandboxes, work.open, self._limits, work)
 
-    def begin(self, unit: WorkUnit, held: ExitStack) -> tuple[duckdb.DuckDBPyConnection, Account]:
-        """The connection that has the unit's relation, and what it took to have it."""
+    def begin(self, unit: WorkUnit, held: ExitStack) -> tuple[Sandbox, Work, Account]:
+        """A sandbox with the unit's files, what it has to do, and what it took to get so far."""
         scan = unit.leaf.scan
         began = self._clock()
         files = held.enter_context(self._cache.hold_checked(scan, unit.segments))
         fetched = self._clock()
-        connection, linked = self._instances.open_over(held, files.files)
-        connection.execute(f"CREATE TEMP VIEW {quoted(scan.relation)} AS {relation_sql(unit, linked)}")
-        check_sql(connection, unit.leaf.sql, {scan.relation})
+        sandbox = self._sandboxes.lend(held, unit.organization)
+        work = Work(unit.leaf.sql, views={scan.relation: relation_sql(unit, sandbox.link(files.files))})
         seconds = {"fetch": fetched - began, "open": self._clock() - fetched}
-        return connection, replace(files.account, seconds=seconds)
+        return sandbox, work, replace(files.account, seconds=seconds)
 
     def seconds(self) -> float:
         return self._clock()
@@ -85,14 +85,14 @@ class _Work:
         self._worker = worker
         self._unit = unit
 
-    def open(self, held: ExitStack) -> duckdb.DuckDBPyConnection:
+    def open(self, held: ExitStack) -> tuple[Sandbox, Work]:
         asked = self._worker.seconds()
-        self._worker.slots.take(held, self._stopped)
+        self._worker.slots.take(held, self._unit.organization, self._stopped)
         waited = self._worker.seconds() - asked
-        connection, account = self._worker.begin(self._unit, held)
+        sandbox, work, account = self._worker.begin(self._unit, held)
         self.account = account + Account(seconds={"wait": waited})
         held.callback(self._done, self._worker.seconds())
-        return connection
+        return sandbox, work
 
     def close(self) -> None:
         self._stopped.set()

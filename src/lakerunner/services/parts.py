@@ -34,12 +34,12 @@ from lakerunner.query.engine import Engine
 from lakerunner.query.failures import Limits
 from lakerunner.query.gather import Gathering
 from lakerunner.query.inflow import Spool
-from lakerunner.query.instance import Instances
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.engine import MetricsEngine, MetricsLimits
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache
+from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.slots import Slots
 from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
@@ -88,18 +88,32 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
     )
 
 
-def open_worker(settings: Settings, store: ObjectStore) -> QueryWorker:
+def open_sandboxes(settings: Settings) -> Sandboxes:
+    """The processes that run users' SQL: one pool for all parts of a process, so that one bound holds for all."""
+    hidden = (settings.cache_directory.resolve(),)
+    limits = Limits(settings.query_memory, settings.query_seconds, settings.query_max_rows, hidden)
+    return Sandboxes(
+        limits,
+        threads=settings.query_threads,
+        spill_directory=_spill_directory(settings),
+        total_bytes=settings.sandbox_memory,
+    )
+
+
+def open_worker(settings: Settings, store: ObjectStore, sandboxes: Sandboxes | None = None) -> QueryWorker:
     hurried = open_store(replace(store_address(settings), retries=0))
     cache = SegmentCache(HurryingStore(store, hurried), settings.cache_directory / "segments", settings.cache_max_bytes)
-    limits = replace(_limits(settings, cache.directory), max_rows=settings.unit_max_rows, rows_setting="unit_max_rows")
+    sandboxes = sandboxes or open_sandboxes(settings)
+    limits = replace(sandboxes.limits, max_rows=settings.unit_max_rows, rows_setting="unit_max_rows")
     metrics = MetricSegments(cache, keep_bytes=settings.metrics_cache_bytes)
-    return QueryWorker(cache, _open_instances(settings, limits), Slots(units_at_once(settings.worker_units)), metrics)
+    return QueryWorker(cache, sandboxes, Slots(units_at_once(settings.worker_units)), metrics, limits)
 
 
-def open_workers(settings: Settings, runtime: Runtime, store: ObjectStore, say: Say) -> Workers:
+def open_workers(parts: Parts, sandboxes: Sandboxes, say: Say) -> Workers:
     """Those that the setting names, or one in this process."""
+    settings, runtime = parts.settings, parts.runtime
     if not settings.workers:
-        return OneWorker(open_worker(settings, store))
+        return OneWorker(open_worker(settings, parts.store, sandboxes))
     remote = RemoteWorkers(Addresses(lookups(settings.workers)), settings.worker_key, settings.query_seconds + 90)
     runtime.defer("query workers", remote.close)
     say(f"query workers: {settings.workers}")
@@ -116,7 +130,7 @@ def work_parts(parts: Parts) -> WorkParts:
     return WorkParts(parts.index.tending, partial(probe, spark), retry, max(1, slots // 4), turn)
 
 
-def open_outgrown(parts: Parts) -> Outgrown | None:
+def open_outgrown(parts: Parts, sandboxes: Sandboxes) -> Outgrown | None:
     """What answers engine=spark, where this process may: by the session it has, or by one opened at the first such
     question."""
     settings = parts.settings
@@ -127,11 +141,17 @@ def open_outgrown(parts: Parts) -> Outgrown | None:
     queries = SparkQueries(
         parts.spark.session, parts.address, AskLimits(settings.query_seconds, settings.query_max_rows)
     )
-    return Outgrown(queries, _open_instances(settings, _limits(settings)))
+    return Outgrown(queries, sandboxes)
 
 
-def open_engine(settings: Settings, index: Index, workers: Workers, outgrown: Outgrown | None = None) -> Engine:
-    coordinator = Coordinator(_open_instances(settings, _limits(settings)))
+def open_engine(
+    settings: Settings,
+    index: Index,
+    workers: Workers,
+    sandboxes: Sandboxes | None = None,
+    outgrown: Outgrown | None = None,
+) -> Engine:
+    coordinator = Coordinator(sandboxes or open_sandboxes(settings))
     spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
     gathering = Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
     results = ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
@@ -145,16 +165,6 @@ def open_metrics_engine(settings: Settings, index: Index, workers: Workers) -> M
 
 def _spill_directory(settings: Settings) -> Path:
     return (settings.cache_directory / "spill").resolve()
-
-
-def _limits(settings: Settings, *hidden: Path) -> Limits:
-    """`hidden` are directories that no message may show."""
-    hidden = (*hidden, _spill_directory(settings))
-    return Limits(settings.query_memory, settings.query_seconds, settings.query_max_rows, hidden)
-
-
-def _open_instances(settings: Settings, limits: Limits) -> Instances:
-    return Instances(limits, threads=settings.query_threads, spill_directory=_spill_directory(settings))
 
 
 def open_key_cache(settings: Settings, index: Index) -> KeyCache:

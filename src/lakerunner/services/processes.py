@@ -49,6 +49,7 @@ from lakerunner.services.parts import (
     open_metrics_engine,
     open_outgrown,
     open_query_limits,
+    open_sandboxes,
     open_worker,
     open_workers,
     refuse_open_worker,
@@ -186,8 +187,10 @@ def add_sweeper(parts: Parts, _say: Say) -> Routes:
 
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
-    workers = open_workers(settings, parts.runtime, parts.store, say)
-    engine = open_engine(settings, parts.index, workers, open_outgrown(parts))
+    sandboxes = open_sandboxes(settings)
+    parts.runtime.defer("sandboxes", sandboxes.close)
+    workers = open_workers(parts, sandboxes, say)
+    engine = open_engine(settings, parts.index, workers, sandboxes, open_outgrown(parts, sandboxes))
     who = _authenticator(parts)
     limits = open_query_limits(settings)
     sql = SqlApi(engine, who, now_ns, limits)
@@ -200,16 +203,17 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
     again = Announcer(parts.index, parts.store, settings.routes.route_of).again
     objects = ObjectsApi(parts.index.sources, who, again)
     work = WorkApi(parts.index.tending, who, Requeue(parts.index.tending))
-    warm_queries_aside()
+    warm_queries_aside(sandboxes)
     apis = (sql, native, native_metrics, prometheus, keys, objects, work)
     return [route for api in apis for route in api.routes()]
 
 
 def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
     refuse_open_worker(settings, _is_loopback(settings))
-    worker = open_worker(settings, store)
-    warm_queries_aside()
-    threads = CapacityLimiter(worker.slots.at_once + worker.slots.waiting + _SPARE_THREADS)
+    sandboxes = open_sandboxes(settings)
+    worker = open_worker(settings, store, sandboxes)
+    warm_queries_aside(sandboxes)
+    threads = CapacityLimiter(worker.slots.most + worker.slots.waiting + _SPARE_THREADS)
     return [*WorkerApi(worker.run, settings.worker_key, threads).routes()]
 
 

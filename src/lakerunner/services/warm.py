@@ -14,6 +14,7 @@ from lakerunner.query.metrics.kernels import warm as warm_scans
 from lakerunner.query.metrics.ties import warm as warm_ties
 from lakerunner.query.metrics.warm import warm as warm_functions
 from lakerunner.query.metrics.window_kernels import warm as warm_windows
+from lakerunner.query.sandbox.pool import Sandboxes
 
 
 def warm_queries() -> None:
@@ -21,9 +22,10 @@ def warm_queries() -> None:
         warm()
 
 
-def warm_queries_aside() -> None:
-    """At once: in a thread that no one waits for."""
+def warm_queries_aside(sandboxes: Sandboxes) -> None:
+    """At once: in threads that no one waits for."""
     threading.Thread(target=warm_queries, name="metrics-warm", daemon=True).start()
+    threading.Thread(target=sandboxes.warm, name="sandbox-warm", daemon=True).start()
 
 
 if __name__ == "__main__":

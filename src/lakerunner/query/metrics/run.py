@@ -68,7 +68,7 @@ class MetricsRunning:
     def pieces(self) -> Iterator[Piece]:
         asked = self._clock()
         with ExitStack() as held:
-            self._slots.take(held, self._stopped)
+            self._slots.take(held, self._unit.organization, self._stopped)
             began = self._clock()
             yield from self._attempt()
             self.account += Account(seconds={"wait": began - asked, "run": self._clock() - began})

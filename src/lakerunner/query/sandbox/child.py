@@ -1,0 +1,239 @@
+"""The inside of a sandbox: requests in, rows or an error out, one request at a time, until the server closes its end.
+
+    run     SQL over views of its own files and over streams of rows: a schema, batches, the end
+    types   names and types that a SELECT gives over an empty relation
+    syntax  whether DuckDB can parse a text, and where not
+
+What always holds: each request has a DuckDB connection of its own, the SQL is checked (query/guard.py) before it runs,
+and a request ends with exactly one frame of kind END, VALUE or ERROR. A cancelled request ends with ERROR.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from itertools import count
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow as pa
+
+from lakerunner.model.errors import UserError
+from lakerunner.query.arrow_types import arrow_types
+from lakerunner.query.guard import check_sql
+from lakerunner.query.sandbox.frames import (
+    BATCH,
+    CANCEL,
+    END,
+    ERROR,
+    REQUEST,
+    VALUE,
+    BatchReader,
+    BatchWriter,
+    BrokenStream,
+    FrameReader,
+    send_json,
+)
+from lakerunner.query.scan import quoted
+
+_MAX_STREAMS = 64
+_BATCH_ROWS = 2048  # DuckDB's own vector: the first rows come as soon as there are any
+_BATCH_BYTES = 16 << 20
+_MESSAGE_CHARACTERS = 4096
+_INTERRUPT_EVERY = 0.01
+_STREAM_SCAN = '"name": "PYTHON_ARROW_SCAN"'
+
+
+class _Cancelled(Exception):
+    """The server wants no more of this request."""
+
+
+class Child:
+    """`root` is a locked instance (instance.py)."""
+
+    def __init__(self, root: duckdb.DuckDBPyConnection, data: socket.socket, control: socket.socket) -> None:
+        self._root = root
+        self._data = data
+        self._control = control
+        self._state = threading.Condition()
+        self._number = 0
+        self._running: duckdb.DuckDBPyConnection | None = None
+        self._cancelled = False
+
+    def serve(self) -> None:
+        threading.Thread(target=self._listen, daemon=True).start()
+        while True:
+            request, streams = _receive(self._data)
+            with ExitStack() as held:
+                for stream in streams:
+                    held.enter_context(stream)
+                try:
+                    self._answer(request, streams)
+                except BrokenPipeError:
+                    return
+                except BaseException as error:  # noqa: BLE001 - reported to the server, which decides what it means
+                    send_json(self._data, ERROR, _described(error))
+
+    def _answer(self, request: dict[str, Any], streams: list[socket.socket]) -> None:
+        with closing(self._root.cursor()) as connection:
+            with self._state:
+                self._number, self._running, self._cancelled = request["number"], connection, False
+            try:
+                if request["do"] == "run":
+                    self._run(connection, request, streams)
+                else:
+                    send_json(self._data, VALUE, _ASKED[request["do"]](connection, request))
+            finally:
+                with self._state:
+                    self._running = None
+                    self._state.notify_all()
+
+    def _run(
+        self, connection: duckdb.DuckDBPyConnection, request: dict[str, Any], streams: list[socket.socket]
+    ) -> None:
+        for name, sql in request["views"].items():
+            connection.execute(f"CREATE TEMP VIEW {quoted(name)} AS {sql}")
+        names = request["streams"]
+        for name, stream in zip(names, streams, strict=True):
+            connection.register(name, _incoming(stream))
+        sql = request["sql"]
+        check_sql(connection, sql, {*request["views"], *names})
+        if names:
+            _keep_what_is_read_twice(connection, sql, names)
+        rows = connection.sql(sql)
+        types = arrow_types(connection, tuple(map(str, rows.types)))
+        schema = _with_unique_names(pa.schema(list(zip(rows.columns, types, strict=True))))
+        writer = BatchWriter(self._data, schema)
+        if not request["bind"]:
+            with closing(rows.to_arrow_reader(_BATCH_ROWS)) as reader:
+                for batch in reader:
+                    for piece in _pieces(pa.RecordBatch.from_arrays(batch.columns, schema=schema)):
+                        if self._cancelled:
+                            raise _Cancelled
+                        writer.write(piece)
+        writer.end()
+
+    def _listen(self) -> None:
+        """Interrupt the request that the server names, again and again: one that comes before DuckDB begins is lost."""
+        while len(data := self._control.recv(CANCEL.size, socket.MSG_WAITALL)) == CANCEL.size:
+            (number,) = CANCEL.unpack(data)
+            with self._state:
+                while self._running is not None and self._number == number:
+                    self._cancelled = True
+                    self._running.interrupt()
+                    self._state.wait(_INTERRUPT_EVERY)
+        os._exit(0)  # the server has closed its end
+
+
+def _receive(data: socket.socket) -> tuple[dict[str, Any], list[socket.socket]]:
+    head, descriptors, _, _ = socket.recv_fds(data, REQUEST.size, _MAX_STREAMS, socket.MSG_CMSG_CLOEXEC)
+    if len(head) < REQUEST.size:
+        os._exit(0)
+    (length,) = REQUEST.unpack(head)
+    body = bytearray()
+    while len(body) < length:
+        part = data.recv(length - len(body))
+        if not part:
+            os._exit(0)
+        body += part
+    return orjson.loads(body), [socket.socket(fileno=descriptor) for descriptor in descriptors]
+
+
+def _incoming(stream: socket.socket) -> pa.RecordBatchReader:
+    """The rows of one stream, for DuckDB."""
+    frames = FrameReader(stream)
+    _, payload = frames.next()
+    reader = BatchReader(payload)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        while True:
+            kind, payload = frames.next()
+            if kind == END:
+                return
+            if kind != BATCH:
+                raise BrokenStream(f"frame of kind {kind!r} among batches")
+            yield reader.batch(payload)
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _keep_what_is_read_twice(connection: duckdb.DuckDBPyConnection, sql: str, relations: list[str]) -> None:
+    """Put the streams into tables where DuckDB would read one twice: a stream can be read once. How often the SQL reads
+    one is seen in DuckDB's own plan, which may share the rows of what stands in it twice, or the reverse."""
+    (plan,) = connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
+    if str(plan[1]).count(_STREAM_SCAN) <= len(relations):
+        return
+    for name in relations:
+        connection.execute(f"CREATE TEMP TABLE kept AS SELECT * FROM {quoted(name)}")
+        connection.unregister(name)
+        connection.execute(f"ALTER TABLE kept RENAME TO {quoted(name)}")
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces that the server holds without harm; a single row may be larger, up to a frame."""
+    if batch.nbytes <= _BATCH_BYTES or batch.num_rows <= 1:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _pieces(batch.slice(0, middle))
+    yield from _pieces(batch.slice(middle))
+
+
+def _with_unique_names(schema: pa.Schema) -> pa.Schema:
+    """A second column `n` is called `n_1`, as DuckDB does in a subquery, so that a row can be a JSON object."""
+    taken = set(schema.names)
+    seen: set[str] = set()
+    fields = []
+    for field in schema:
+        name = field.name
+        if name in seen:
+            name = next(new for n in count(1) if (new := f"{name}_{n}") not in taken)
+            taken.add(name)
+        seen.add(name)
+        fields.append(field.with_name(name))
+    return pa.schema(fields)
+
+
+def _types(connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> list[tuple[str, str]] | None:
+    try:
+        connection.execute(f"CREATE TEMP VIEW {quoted(request['relation'])} AS {request['empty']}")
+        return [(name, type_) for name, type_, *_ in connection.execute(f"DESCRIBE {request['sql']}").fetchall()]
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error:
+        return None
+
+
+def _syntax(connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> dict[str, Any] | None:
+    (serialized,) = connection.execute("SELECT json_serialize_sql(?)", [request["text"]]).fetchone() or ("{}",)
+    parsed = json.loads(serialized)
+    if not parsed.get("error"):
+        return None
+    return {"message": str(parsed["error_message"])[:_MESSAGE_CHARACTERS], "position": parsed.get("position")}
+
+
+_ASKED = {"types": _types, "syntax": _syntax}
+
+
+def _described(error: BaseException) -> dict[str, str]:
+    """What the server needs to name the error (query/failures.py): its kind, and DuckDB's own text."""
+    match error:
+        case _Cancelled():
+            kind = "cancelled"
+        case UserError():
+            kind = "user"
+        case MemoryError() | duckdb.OutOfMemoryException():
+            kind = "memory"
+        case RecursionError():
+            kind = "deep"
+        case duckdb.Error() | pa.ArrowException() | OSError() | BrokenStream():
+            kind = "engine"
+        case _:
+            kind = "fault"
+    message = error.message if isinstance(error, UserError) else str(error) or type(error).__name__
+    return {"kind": kind, "message": message[:_MESSAGE_CHARACTERS]}
