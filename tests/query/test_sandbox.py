@@ -148,8 +148,10 @@ class TestLending:
     def test_a_dead_zygote_is_replaced(self, sandboxes: Sandboxes) -> None:
         pid = used(sandboxes, A)
         zygote = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        forked = [int(child) for child in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]
+        assert pid in forked
         os.kill(zygote, 9)
-        while alive(pid):  # the kernel ends it with its zygote
+        while any(map(alive, forked)):  # the kernel ends them with their zygote
             time.sleep(0.01)
         assert rows(sandboxes, "SELECT 1") == [(1,)]
 

@@ -6,6 +6,7 @@ sandbox does, the server reads frames of bounded size from it and can kill it at
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import shutil
@@ -18,6 +19,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +35,7 @@ from lakerunner.query.sandbox.frames import CANCEL, END, ERROR, REQUEST, VALUE, 
 _ANSWER_BYTES = 4096
 _START_SECONDS = 60.0
 _LAST_WORDS = 2000
+_logger = logging.getLogger("lakerunner.query.sandbox")
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,11 @@ def _environment() -> dict[str, str]:
     }
 
 
+@cache
+def _report_missing(protection: str) -> None:
+    _logger.warning("sandboxes of queries run without %s, which this kernel lacks", protection)
+
+
 class Sandbox:
     """One child process. One thread reads from it at a time; any thread may cancel or kill it."""
 
@@ -154,6 +162,7 @@ class Sandbox:
         self._numbers = count(1)
         self._number = 0
         self._idle = True
+        self._greeted = False
         self._lock = threading.Lock()
         self._end: End | None = None
         for name in (FILES, SPILL):
@@ -177,6 +186,10 @@ class Sandbox:
     def next(self, seconds: float) -> tuple[bytes, bytes]:
         """The next frame. TimeoutError if it does not come in time, BrokenStream if the sandbox has ended."""
         self._data.settimeout(seconds)
+        if not self._greeted:
+            for protection in orjson.loads(self._frames.next()[1])["missing"]:
+                _report_missing(protection)
+            self._greeted = True
         kind, payload = self._frames.next()
         self._idle = kind in (END, ERROR, VALUE)
         return kind, payload

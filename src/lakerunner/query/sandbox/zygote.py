@@ -23,6 +23,7 @@ import orjson
 
 from lakerunner.query.sandbox.child import Child
 from lakerunner.query.sandbox.confine import confine, die_with_parent
+from lakerunner.query.sandbox.frames import VALUE, send_json
 from lakerunner.query.sandbox.instance import limit, lock, open_instance
 
 _REQUEST_BYTES = 64 << 10
@@ -59,8 +60,9 @@ def _become_sandbox(root: Any, request: dict[str, Any], descriptors: list[int]) 
             data, control = (socket.socket(fileno=descriptor) for descriptor in descriptors)
             directory, limits = Path(request["directory"]), request["limits"]
             limit(root, directory, limits)
-            confine(directory, limits["data_bytes"])
+            missing = confine(directory, limits["data_bytes"])
             lock(root, limits["threads"])
+            send_json(data, VALUE, {"missing": missing})
             Child(root, data, control).serve()
             code = 0
     finally:
