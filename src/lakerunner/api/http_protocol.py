@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from lakerunner.model.errors import Busy
 
 PIPELINE_MAX = 64
+_DROPPED_MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._collected = 0  # bytes since then, which the parser may be holding as one name or value
         self._ignored = False  # the message that the parser is in is an upgrade, to be parsed again without it
         self._closing = False  # refused: what still comes is dropped
+        self._dropped = 0
         self._head_bytes = 0
         self._header_count = 0
         self._host_count = 0
@@ -114,6 +116,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
+            self._dropped += len(data)
+            if self._dropped > _DROPPED_MAX_BYTES:
+                self.transport.abort()
             return
         self._unset_keepalive_if_required()
         self._progress = False
