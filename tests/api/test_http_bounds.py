@@ -19,6 +19,7 @@ from lakerunner.api.app import build_app
 from lakerunner.api.body import BodyLimit, read_body
 from lakerunner.api.http_protocol import PIPELINE_MAX, Bounds
 from lakerunner.api.server import HttpServer, bind
+from servers.lake import wait_until
 from suites.raw_http import Connection, asked, connected
 
 GET = b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -27,8 +28,8 @@ LIMIT = BodyLimit(1 << 20, "the limit of a test")
 
 @dataclass
 class Served:
-    """A server whose app echoes a body (/echo), the headers after a body (/headers), or waits for `release` before it
-    reads one (/wait)."""
+    """A server whose app echoes a body (/echo) or the names of headers after a body (/headers), or waits for `release`
+    before it reads one (/wait) or after it (/hold)."""
 
     url: str = ""
     release: threading.Event = field(default_factory=threading.Event)
@@ -49,20 +50,26 @@ class Served:
         await read_body(request, LIMIT)
         return JSONResponse([name.decode() for name, _ in request.scope["headers"]])
 
+    async def hold(self, request: Request) -> Response:
+        body = await read_body(request, LIMIT)
+        self.waiting.release()
+        await to_thread.run_sync(self.release.wait, 60)
+        return Response(str(len(body)))
+
     async def wait(self, request: Request) -> Response:
         self.waiting.release()
         await to_thread.run_sync(self.release.wait, 60)
         return Response(str(len(await read_body(request, LIMIT))))
 
     def routes(self) -> list[Route]:
-        handlers = {"/quick": self.quick, "/echo": self.echo, "/headers": self.headers, "/wait": self.wait}
-        return [Route(path, handler, methods=["GET", "POST"]) for path, handler in handlers.items()]
+        handlers = (self.quick, self.echo, self.headers, self.wait, self.hold)
+        return [Route(f"/{handler.__name__}", handler, methods=["GET", "POST"]) for handler in handlers]
 
 
 @contextmanager
-def served(bounds: Bounds) -> Iterator[Served]:
+def served(bounds: Bounds, **limits: int) -> Iterator[Served]:
     made = Served()
-    server = HttpServer(build_app(made.routes()), bind("127.0.0.1", 0), lambda _: None, bounds)
+    server = HttpServer(build_app(made.routes(), **limits), bind("127.0.0.1", 0), lambda _: None, bounds)
     server.start()
     made.url = server.url
     try:
@@ -119,6 +126,32 @@ def test_a_body_that_comes_too_slowly_is_given_up(head: bytes, piece: bytes) -> 
         dribble.join()
         assert (answer.status, answer.text) == (408, "the body comes too slowly: send at least 2000 bytes a second\n")
         assert server.left.acquire(timeout=60)  # the application is not left waiting
+
+
+def test_a_body_that_takes_too_long_at_a_good_rate_is_given_up() -> None:
+    bounds = Bounds(body_seconds=0.1, body_min_bytes=1, body_max_seconds=0.5)
+    with served(bounds) as server, connected(server.url) as connection:
+        connection.send(post("/echo", "Content-Length: 1000000"))
+        stopped = threading.Event()
+        dribble = threading.Thread(target=_dribble, args=(connection, stopped, b"a" * 10))
+        dribble.start()
+        answer = connection.answer()
+        stopped.set()
+        dribble.join()
+        assert (answer.status, answer.text) == (408, "the body did not come within 0.5 s: send smaller ones\n")
+
+
+def test_all_bodies_together_are_bounded() -> None:
+    body = b"a" * 900_000
+    with served(Bounds(), bodies_max_bytes=1_000_000) as server, connected(server.url) as first:
+        first.send(post("/hold", "Content-Length: 900000") + body)
+        assert server.waiting.acquire(timeout=60)
+        second = httpx.post(f"{server.url}/echo", content=body)
+        assert (second.status_code, second.headers["retry-after"]) == (429, "2")
+        assert "bytes are being received: send it later" in second.text
+        server.release.set()
+        assert first.answer().status == 200
+        wait_until(lambda: httpx.post(f"{server.url}/echo", content=body).status_code == 200, "room again", 60)
 
 
 def test_a_body_that_the_server_does_not_read_is_not_slow() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import socket
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from lakerunner.settings import load_settings
 from suites.open_api import OpenApi, open_api
 from suites.requests import request_of
 
+REPO = Path(__file__).resolve().parents[2]
 PAGE = "https://app.example"
 
 # A spelling of a host, and the address that a socket bound to it has; None: it cannot be bound.
@@ -156,6 +160,23 @@ def test_origins_are_a_list_and_none_by_default() -> None:
         "https://a.example",
         "http://b.example:3000",
     )
+
+
+def documented() -> list[str]:
+    """Every curl command of the documentation that posts a query."""
+    texts = [(REPO / "README.md").read_text(), *(one.read_text() for one in sorted(REPO.glob("docs/formats/*.md")))]
+    commands = [line for text in texts for line in text.replace("\\\n", " ").splitlines() if line.startswith("curl ")]
+    return [one for one in commands if "7080" in one and "@" not in one]
+
+
+@pytest.mark.parametrize("command", documented())
+def test_the_commands_of_the_documentation_work_without_a_key(api: OpenApi, command: str, tmp_path: Path) -> None:
+    if not shutil.which("curl"):
+        pytest.skip("no curl is installed")
+    words = shlex.split(command.replace("http://127.0.0.1:7080", api.url), comments=True)
+    words += ["-w", "%{http_code}", "--max-time", "60"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=90, check=True)
+    assert done.stdout[-3:] == "200", done.stdout
 
 
 def test_connections_are_no_more_than_half_of_the_files_that_may_be_open() -> None:

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from lakerunner.api.auth import KEY_HEADERS
+from lakerunner.api.body_budget import BODIES_MAX_BYTES, BodyBudget
 from lakerunner.api.errors import on_bug, on_client_left, on_http_exception, on_lakerunner_error
 from lakerunner.api.health import Health
 from lakerunner.api.openapi import ANY, BOOLEAN, JSON, OPEN, TEXT, Endpoint, Operation, Reply, Schema, document
@@ -41,7 +42,9 @@ METRICS = _about("Its metrics, for Prometheus", "text/plain", TEXT)
 DOCUMENT = _about("This document", JSON, ANY)
 
 
-def build_app(*parts: Sequence[BaseRoute], origins: Sequence[str] = ()) -> Starlette:
+def build_app(
+    *parts: Sequence[BaseRoute], origins: Sequence[str] = (), bodies_max_bytes: int = BODIES_MAX_BYTES
+) -> Starlette:
     """These routes, and /openapi.json, which describes them. Pages of `origins` may call them, with a key."""
     routes = [route for part in parts for route in part]
 
@@ -52,7 +55,10 @@ def build_app(*parts: Sequence[BaseRoute], origins: Sequence[str] = ()) -> Starl
     described = document(routes)
     return Starlette(
         routes=routes,
-        middleware=[Middleware(CORSMiddleware, **_cors(origins))] if origins else [],
+        middleware=[
+            *([Middleware(CORSMiddleware, **_cors(origins))] if origins else []),
+            Middleware(BodyBudget, max_bytes=bodies_max_bytes),
+        ],
         exception_handlers={
             LakerunnerError: on_lakerunner_error,
             HTTPException: on_http_exception,

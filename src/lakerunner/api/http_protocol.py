@@ -26,7 +26,8 @@ _DROPPED_MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of one server. A body is judged every `body_seconds`: less than `body_min_bytes` in that time is too slow.
+    """Of one server. A body is judged every `body_seconds`: less than `body_min_bytes` in that time is too slow, and so
+    is one that is not whole after `body_max_seconds`, at any rate: what has come of it is held all the while.
 
     An idle connection must outlive the interval of a scrape or of an export: a client that finds it closed just as it
     sends reports a broken pipe. A connection that was answered before it sent all of its body is read for
@@ -40,6 +41,7 @@ class Bounds:
     head_seconds: float = 20.0
     body_seconds: float = 15.0
     body_min_bytes: int = 15 << 10
+    body_max_seconds: float = 300.0
     idle_seconds: int = 120
     linger_seconds: float = 10.0
 
@@ -235,21 +237,24 @@ class BoundedProtocol(HttpToolsProtocol):
         if awaited == "head":
             self._timer = self.loop.call_later(self._bounds.head_seconds, self._on_slow_head)
         elif awaited == "body":
-            self._timer = self.loop.call_later(self._bounds.body_seconds, self._judge_body, 0)
+            self._timer = self.loop.call_later(self._bounds.body_seconds, self._judge_body, 0, self.loop.time())
         elif awaited == "rest":
             self._timer = self.loop.call_later(self._bounds.linger_seconds, self.transport.abort)
 
     def _on_slow_head(self) -> None:
         self._refuse(408, f"the head of the request did not come within {self._bounds.head_seconds:g} s")
 
-    def _judge_body(self, bytes_before: int) -> None:
+    def _judge_body(self, bytes_before: int, began: float) -> None:
+        bounds = self._bounds
         # A client that we do not read from, or that waits for our `100 Continue`, is not slow.
         held = self.flow.read_paused or self.cycle.waiting_for_100_continue
-        if not held and self._body_bytes - bytes_before < self._bounds.body_min_bytes:
-            least = self._bounds.body_min_bytes / self._bounds.body_seconds
+        if not held and self._body_bytes - bytes_before < bounds.body_min_bytes:
+            least = bounds.body_min_bytes / bounds.body_seconds
             self._refuse(408, f"the body comes too slowly: send at least {least:.0f} bytes a second")
+        elif not held and self.loop.time() - began >= bounds.body_max_seconds:
+            self._refuse(408, f"the body did not come within {bounds.body_max_seconds:g} s: send smaller ones")
         else:
-            self._timer = self.loop.call_later(self._bounds.body_seconds, self._judge_body, self._body_bytes)
+            self._timer = self.loop.call_later(bounds.body_seconds, self._judge_body, self._body_bytes, began)
 
     # Refusals
 
