@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from servers.lake import wait_until
 from suites.raw_http import Connection, asked, connected
 
 GET = b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
+LARGE = 32 << 20  # more than sockets hold
 LIMIT = BodyLimit(1 << 20, "the limit of a test")
 
 
@@ -38,6 +40,9 @@ class Served:
 
     async def quick(self, _request: Request) -> Response:
         return Response(b"ok")
+
+    async def large(self, _request: Request) -> Response:
+        return Response(bytes(LARGE))
 
     async def echo(self, request: Request) -> Response:
         try:
@@ -62,7 +67,7 @@ class Served:
         return Response(str(len(await read_body(request, LIMIT))))
 
     def routes(self) -> list[Route]:
-        handlers = (self.quick, self.echo, self.headers, self.wait, self.hold)
+        handlers = (self.quick, self.large, self.echo, self.headers, self.wait, self.hold)
         return [Route(f"/{handler.__name__}", handler, methods=["GET", "POST"]) for handler in handlers]
 
 
@@ -83,7 +88,14 @@ def post(path: str, *headers: str) -> bytes:
     return "\r\n".join((f"POST {path} HTTP/1.1", "Host: x", *headers, "", "")).encode()
 
 
-@pytest.mark.parametrize("begin", [b"", b"\r\n", b"G", b"GET /quick HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+@pytest.mark.parametrize("begin", [b"", b"\r\n"])
+def test_a_connection_on_which_nothing_is_asked_is_closed(begin: bytes) -> None:
+    with served(Bounds(head_seconds=0.5)) as server, connected(server.url) as connection:
+        connection.send(begin)
+        assert connection.ended()
+
+
+@pytest.mark.parametrize("begin", [b"G", b"GET /quick HTTP/1.1\r\nHost: x\r\nX-Slow: "])
 def test_a_head_that_does_not_come_in_time_is_given_up(begin: bytes) -> None:
     """Neither silence nor a byte now and then keeps a connection open."""
     with served(Bounds(head_seconds=0.5)) as server, connected(server.url) as connection:
@@ -259,6 +271,15 @@ def test_a_connection_beyond_the_last_takes_the_place_of_an_idle_one() -> None:
             assert asked(server.url, GET).status == 200
         server.release.set()
         assert busy.answer().status == 200
+
+
+def test_a_connection_that_still_takes_its_answer_is_not_idle() -> None:
+    with served(Bounds(connections=1)) as server, connected(server.url) as reader:
+        reader.send(GET.replace(b"quick", b"large"))
+        assert reader.socket.recv(4, socket.MSG_PEEK) == b"HTTP"
+        with connected(server.url) as refused:
+            assert refused.answer().status == 503
+        assert len(reader.answer().body) == LARGE
 
 
 def test_what_is_announced_as_too_large_is_refused_before_it_comes() -> None:

@@ -63,10 +63,14 @@ class Connection:
         return found
 
     def _exactly(self, size: int) -> bytes:
-        while len(self._rest) < size:
-            self._more()
-        found, self._rest = self._rest[:size], self._rest[size:]
-        return found
+        parts, left = [self._rest[:size]], size - len(self._rest)
+        self._rest = self._rest[size:]
+        while left > 0:
+            data = self.socket.recv(min(left, 1 << 20))
+            assert data, f"the server closed the connection {left} bytes before the end"
+            parts.append(data)
+            left -= len(data)
+        return b"".join(parts)
 
     def _more(self) -> None:
         data = self.socket.recv(1 << 16)

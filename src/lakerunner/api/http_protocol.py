@@ -67,9 +67,9 @@ class Waiting:
         self._waiting.pop(one, None)
 
     def close_oldest(self) -> bool:
-        """Make room for a connection; False where all others are at work."""
-        oldest = next(iter(self._waiting), None)
-        if oldest is None:
+        """Make room for a connection; False where all others are at work, or still have an answer to take."""
+        idle = (one for one in self._waiting if not one.transport.get_write_buffer_size())
+        if (oldest := next(idle, None)) is None:
             return False
         self.remove(oldest)
         oldest.transport.abort()
@@ -242,6 +242,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(self._bounds.linger_seconds, self.transport.abort)
 
     def _on_slow_head(self) -> None:
+        if not self._in_head:  # nothing was asked: a client would take our words for the answer to its next request
+            self.transport.close()
+            return
         self._refuse(408, f"the head of the request did not come within {self._bounds.head_seconds:g} s")
 
     def _judge_body(self, bytes_before: int, began: float) -> None:
