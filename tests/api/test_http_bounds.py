@@ -177,7 +177,7 @@ def test_a_body_that_the_server_does_not_read_is_not_slow() -> None:
         assert connection.answer().text == "1000000"
 
 
-def test_a_client_that_waits_to_be_told_to_go_on_is_not_slow() -> None:
+def test_a_client_that_waits_for_100_continue_is_not_slow() -> None:
     bounds = Bounds(body_seconds=0.2, body_min_bytes=1000)
     with served(bounds) as server, connected(server.url) as connection:
         connection.send(post("/wait", "Content-Length: 3", "Expect: 100-continue"))

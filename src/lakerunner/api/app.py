@@ -69,7 +69,7 @@ def build_app(
 
 
 def _cors(origins: Sequence[str]) -> dict[str, Any]:
-    """A browser asks before it sends a key or JSON for a page of another origin; cookies are never of use here."""
+    """Return the options of CORSMiddleware: pages send keys in headers, so credentials (cookies) are not allowed."""
     return {
         "allow_origins": origins,
         "allow_methods": ("GET", "POST", "DELETE"),

@@ -23,7 +23,7 @@ _HOW = "send it as `Authorization: Bearer KEY`"
 @dataclass(frozen=True)
 class Authenticator:
     """`caller_of` a secret; `keyless` is whose requests without a key are, with `keyless_share` of the query service;
-    None: there are none such. `names`: what the server was told to listen on, in lower case."""
+    None: there are none such. `names`: the host of the setting `listen`, in lower case."""
 
     caller_of: Callable[[str], Caller | None]
     keyless: Organization | None
@@ -42,7 +42,7 @@ class Authenticator:
         return Caller(self.keyless, None, EVERY_ROLE, self.keyless_share())
 
     def caller_with_key(self, headers: Mapping[str, str], role: Role) -> Caller:
-        """`caller`, for what no request without a key may do, wherever it comes from."""
+        """Return who asks, for operations that always need a key."""
         secret = key_in(headers.items())
         if secret is None:
             raise NotAuthenticated(f"an API key, or the token in HOME/token, is needed: {_HOW}")
@@ -57,7 +57,7 @@ class Authenticator:
 
 
 def key_in(headers: Iterable[tuple[str, str]]) -> str | None:
-    """The key a request shows, in any header that clients of this field use and as often as they like."""
+    """Return the key that a request shows, in any of the headers that clients use; NotAuthenticated if keys differ."""
     keys = {key for name, value in headers if (key := _key_of(name, value))}
     if len(keys) > 1:
         raise NotAuthenticated(f"the request shows {len(keys)} different API keys: send one")

@@ -24,7 +24,7 @@ _IsalError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its
 
 @dataclass(frozen=True)
 class BodyLimit:
-    """`name` is what to change or to know: a setting, or what the body is."""
+    """The most bytes of a body. `name` goes into the message: the setting to change, or what the limit is for."""
 
     bytes: int
     name: str
@@ -34,7 +34,7 @@ class BodyLimit:
 
 
 def setting_limit(max_bytes: int) -> BodyLimit:
-    """Of a push door."""
+    """Make the limit of a push door."""
     return BodyLimit(max_bytes, "setting request_max_bytes")
 
 
@@ -62,8 +62,11 @@ async def read_body(request: Request, limit: BodyLimit) -> bytes:
 
 
 async def read_sent(request: Request, limit: BodyLimit) -> bytes:
-    """The whole body as it was sent. What is announced as too large is refused before any of it is read, and what is
-    shorter than announced is refused too: half of a body, or none of it, can be a valid request, and data lost."""
+    """Read the whole body as it was sent.
+
+    A body announced as too large is refused before any of it is read. One that is shorter than announced is refused
+    too: a part of a body, or an empty one, can be a valid request, and the rest would be lost silently.
+    """
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit.bytes:
         limit.refuse()
@@ -127,8 +130,10 @@ _ENCODINGS: dict[str, Callable[[bytes, BodyLimit], bytes]] = {"gzip": _gunzip, "
 
 
 def require_json(request: Request) -> None:
-    """A page of any site may have a browser send text or a form here, but JSON only if we allow it. So JSON comes as
-    JSON: what is called text is not read as such."""
+    """Raise BadMediaType unless the body is sent as JSON.
+
+    A page of any site can make a browser send text or a form here without asking us first, but not JSON.
+    """
     kind = content_type(request)
     if kind != JSON and not (kind.startswith("application/") and kind.endswith("+json")):
         raise BadMediaType(f"content-type {kind!r} is not JSON: send {JSON}")

@@ -1,7 +1,7 @@
-"""How many bytes of bodies the requests of one app hold in memory at the same time, whoever sends them.
+"""Bound the bytes of request bodies that one app holds in memory at the same time.
 
-A body is bounded by its door and a connection by its server, but a thousand connections with a large body each are more
-than a machine has. What comes beyond the budget is refused as Busy, and may be sent again.
+Each body is bounded by its door, but a thousand connections with a large body each would need more memory than a
+machine has. A request beyond the budget is refused as Busy, and may be sent again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BODIES_MAX_BYTES = 512 << 20
 
 
 class BodyBudget:
-    """Middleware. A request that is alone may have any size that its door takes."""
+    """ASGI middleware. While no other body is held, a request may have any size that its door accepts."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app

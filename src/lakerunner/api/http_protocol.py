@@ -67,7 +67,7 @@ class Waiting:
         self._waiting.pop(one, None)
 
     def close_oldest(self) -> bool:
-        """Make room for a connection; False where all others are at work, or still have an answer to take."""
+        """Make room for a connection; return False if all others serve requests or still send answers."""
         idle = (one for one in self._waiting if not one.transport.get_write_buffer_size())
         if (oldest := next(idle, None)) is None:
             return False
@@ -221,7 +221,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # Time
 
     def _awaited(self) -> str:
-        """What the client has to send next; nothing while it waits for an answer."""
+        """Return what the client has to send next; "" while it waits for an answer."""
         answered = self.cycle is None or self.cycle.response_complete
         if self._in_body:
             return "rest" if answered else "body"
@@ -265,7 +265,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return f"the head of the request is larger than {self._bounds.head_bytes} bytes"
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer where no other answer is on its way, and close; what the client still sends is dropped meanwhile."""
+        """Answer unless another answer is under way, and close. What the client still sends meanwhile is dropped."""
         own, self._closing = self._in_body, True
         self._in_head = self._in_body = False
         if self.transport.is_closing():

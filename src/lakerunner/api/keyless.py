@@ -1,9 +1,9 @@
-"""What a request without a key must look like: sent to this machine by its own name, by no web page and no proxy.
+"""Rules for requests without a key: they name this machine as their host, and no web page or proxy sent them.
 
-A server on loopback trusts every program of this machine, and a browser is one: any page that it shows can send
+A server on loopback trusts every program on this machine, and a browser is one: any page that it shows can send
 requests to 127.0.0.1, and by DNS rebinding (its own name, resolved to 127.0.0.1) read the answers too. Host then holds
-the page's name, which the page cannot change, and Origin or Sec-Fetch-Site say where it came from. A proxy on this
-machine brings requests of others, and says so in a header.
+the page's name, which the page cannot change, and Origin or Sec-Fetch-Site show where the request came from. A proxy on
+this machine forwards requests of others, and adds a header that shows it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ _PLAIN = ("localhost", "127.0.0.1", "::1")
 
 
 def refuse_foreign(headers: Iterable[tuple[str, str]], names: frozenset[str]) -> None:
-    """NotAllowed unless a request with these headers (names in lower case) may go without a key. `names`: further
-    names of this server, in lower case: the one that it was told to listen on."""
+    """Raise NotAllowed unless a request with these headers (names in lower case) may go without a key.
+
+    `names` are further names of this server, in lower case: the host of its setting `listen`.
+    """
     hosts, origins = [], []
     for name, value in headers:
         if name == "host":
@@ -40,7 +42,7 @@ def refuse_foreign(headers: Iterable[tuple[str, str]], names: frozenset[str]) ->
 
 
 def _authority(origin: str) -> str | None:
-    """Host and port of an origin; None for what has none, such as `null`."""
+    """Return host and port of an origin; None if it has none, such as `null`."""
     try:
         found = urlsplit(origin.strip().lower())
     except ValueError:
@@ -49,7 +51,10 @@ def _authority(origin: str) -> str | None:
 
 
 def _is_own(host: str, names: frozenset[str]) -> bool:
-    """Any port: it may be forwarded. Numbers in any spelling, but no name is looked up: whoever owns it answers."""
+    """Return whether a Host header names this machine, with any port, since ports may be forwarded.
+
+    Addresses may have any spelling. Names are never resolved: their owner decides what they resolve to.
+    """
     name = host.strip().lower()
     bare, colon, port = name.rpartition(":")
     if colon and (port.isdigit() or not port) and not (name.startswith("[") and name.endswith("]")):
@@ -65,7 +70,7 @@ def _is_own(host: str, names: frozenset[str]) -> bool:
 
 
 def is_loopback_ip(text: str) -> bool:
-    """Of an address in its usual spelling; an IPv4 address inside IPv6 is what it is in IPv4."""
+    """Return whether an address in its usual spelling is loopback; IPv4 mapped into IPv6 counts as IPv4."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

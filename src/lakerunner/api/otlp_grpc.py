@@ -3,9 +3,9 @@
 Requests are taken as bytes and stored as they came; nothing is decoded and encoded again. An error that a client may
 answer by sending the same again carries a RetryInfo; without one, RESOURCE_EXHAUSTED would mean that it may not.
 
-What always holds: a message is read only for a caller that may push, and few at the same time. The methods are served
-as taking a stream of requests, which looks the same on the wire: of a unary method gRPC would read the whole message
-before any code of ours saw the call.
+What always holds: a message is read only for a caller that may push, and only a few messages at the same time. The
+methods are served as streams of requests, which looks the same on the wire: for a unary method gRPC would read the
+whole message before any code of ours saw the call.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
         return b""
 
     async def _read(self, messages: AsyncIterator[bytes]) -> bytes:
-        """The one message of the call."""
+        """Read the one message of the call."""
         try:
             async with asyncio.timeout(READ_SECONDS), self._reads:
                 data = await anext(messages, None)
@@ -167,7 +167,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 def _headers(metadata: Iterable[tuple[str, str | bytes]]) -> Headers:
-    """Metadata as HTTP headers, so that both doors read keys in the same way."""
+    """Return metadata as HTTP headers, so that both doors read keys in the same way."""
     texts = [(name, value) for name, value in metadata if isinstance(value, str)]
     # gRPC does not show the authority of a call. No browser sends calls over plain HTTP/2: no page can rebind a name.
     host = [] if any(name == "host" for name, _ in texts) else [("host", "localhost")]

@@ -30,14 +30,17 @@ def parse_address(listen: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a socket that is bound to this host hears of this machine only. The spelling is left to the resolver that
-    binding uses: `127.1` is loopback, `0` is every address. A name is loopback if all its addresses are."""
+    """Return whether a socket bound to this host can be reached from this machine only.
+
+    The resolver that binding uses decides: `127.1` is loopback, and `0`, which means every address, is not. A name is
+    loopback if all its addresses are.
+    """
     found = _resolved(host)
     return bool(found) and all(is_loopback_ip(address) for _, address in found)
 
 
 def numeric_host(host: str) -> tuple[socket.AddressFamily, str]:
-    """The address that binding to this host means, for servers that resolve names in their own way."""
+    """Resolve a host to the family and address that a socket is bound to."""
     found = sorted(_resolved(host), key=lambda one: one[0] != socket.AF_INET)  # IPv4 first, as clients of localhost do
     if not found:
         raise UserError(f"cannot listen on {host}: it is not an address or a known name. Choose another with --listen")

@@ -66,8 +66,8 @@ class WorkerApi:
 
     def _authenticate(self, request: Request) -> None:
         shown = set(request.headers.getlist(KEY_HEADER)) or {""}
-        # Bytes, as texts beyond ASCII cannot be compared so.
-        if len(shown) > 1 or not hmac.compare_digest(shown.pop().encode(), self.key.encode()):
+        # As bytes: compare_digest raises for text beyond ASCII. Headers are decoded as Latin-1.
+        if len(shown) > 1 or not hmac.compare_digest(shown.pop().encode("latin-1"), self.key.encode()):
             raise NotAuthenticated("this worker takes units only from a query-api with its worker_key")
         if not self.key:
             refuse_foreign(request.headers.items(), self.names)

@@ -51,7 +51,7 @@ class Home:
 
 
 def token_in(directory: Path) -> str | None:
-    """The token of the process that serves from this home; None where there is none, or it is not ours to read."""
+    """Return the token of the process that serves from this home; None if there is none or it cannot be read."""
     try:
         return (directory / TOKEN).read_text().strip() or None
     except OSError:
@@ -59,7 +59,7 @@ def token_in(directory: Path) -> str | None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Readable by its owner from its first byte on, whatever stood there before."""
+    """Write a file that only its owner can read, at any moment and whatever stood there before."""
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -178,8 +178,8 @@ def open_key_cache(settings: Settings, index: Index) -> KeyCache:
 
 
 def authenticator(keys: KeyCache, host: str, token: str = "") -> Authenticator:
-    """Where the server listens on loopback, a request without a key is of the default organization; elsewhere a key is
-    needed. The token of our home stands for the default organization in both cases."""
+    """Make the authenticator of a server on this host. On loopback a request without a key belongs to the default
+    organization; elsewhere a key is needed. The token of our home stands for the default organization everywhere."""
 
     def keyless_share() -> Share:
         with suppress(Unavailable):  # nobody is kept out because limits cannot be looked up
@@ -197,12 +197,13 @@ def authenticator(keys: KeyCache, host: str, token: str = "") -> Authenticator:
 
 
 def own_names(host: str) -> frozenset[str]:
+    """Return the names by which requests without a key may call a server on this host, besides localhost."""
     return frozenset({host.lower()})
 
 
 def http_bounds(settings: Settings) -> Bounds:
-    """Half of the files that this process may open are connections at most: one that finds none left could not even be
-    refused."""
+    """Return the bounds of an HTTP server. Connections take at most half of the files that the process may open: when
+    no file is left, a connection cannot even be refused."""
     wanted = settings.http_max_connections
     if wanted < 1:
         raise UserError(f"setting http_max_connections is {wanted}: it must be greater than 0")
@@ -215,6 +216,7 @@ def http_bounds(settings: Settings) -> Bounds:
 
 
 def web_origins(settings: Settings) -> tuple[str, ...]:
+    """Return the origins of the setting `cors_origins`; UserError if one is not an origin."""
     origins = tuple(one.strip() for one in settings.cors_origins.split(",") if one.strip())
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):

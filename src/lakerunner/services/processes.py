@@ -231,7 +231,7 @@ def serve(settings: Settings, runtime: Runtime, routes: Routes) -> HttpServer:
     listener = bind(host, port)
     if is_loopback(host) and not is_loopback(listener.getsockname()[0]):
         listener.close()
-        raise UserError(f"{host} has other addresses than a moment ago, and not of this machine alone: use a number")
+        raise UserError(f"{host} no longer resolves to loopback: set `listen` to a numeric address")
     server = HttpServer(app, listener, lambda reason: runtime.fail("http", reason), http_bounds(settings))
     server.start()
     runtime.defer("http", server.stop)
