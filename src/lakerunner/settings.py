@@ -43,6 +43,8 @@ class Settings:
     spark_conf: dict[str, str] = _setting({}, "further Spark settings, e.g. spark.executor.memory=4g")
     spark_driver_memory: str = _setting("1g", "heap of the Spark driver; rows never pass through it")
     listen: str = _setting("127.0.0.1:7080", "address of the HTTP API; beyond loopback it wants API keys")
+    http_max_connections: int = _setting(1000, "HTTP connections of one port at once; more close idle ones, or get 503")
+    cors_origins: str = _setting("", "web origins whose pages may call the API, with a key: https://a.example,...")
     otlp_listen: str = _setting("127.0.0.1", "host of the usual OTLP ports 4317 and 4318; empty: off")
     workers: str = _setting(
         "",

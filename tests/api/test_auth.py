@@ -17,6 +17,7 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 ACME = Caller(Organization(UUID(int=7), "acme"), "grafana", frozenset({Role.READ}))
 KEYS = {"lrk_acme": ACME}
 CLOSED = Authenticator(KEYS.get, None)
+HERE = {"host": "localhost:7080"}
 OPEN = Authenticator(KEYS.get, DEFAULT_ORGANIZATION)
 
 
@@ -53,11 +54,11 @@ def test_a_wrong_key_is_refused_even_where_none_is_needed(headers: dict[str, str
 
 def test_without_a_key() -> None:
     for role in Role:
-        assert OPEN.caller({}, role) == Caller(DEFAULT_ORGANIZATION, None, EVERY_ROLE)
+        assert OPEN.caller(HERE, role) == Caller(DEFAULT_ORGANIZATION, None, EVERY_ROLE)
         with pytest.raises(NotAuthenticated, match="an API key is needed"):
             CLOSED.caller({}, role)
     limited = Authenticator(KEYS.get, DEFAULT_ORGANIZATION, lambda: Share(1.0, 2))
-    assert limited.caller({}, Role.READ).share == Share(1.0, 2)
+    assert limited.caller(HERE, Role.READ).share == Share(1.0, 2)
 
 
 def test_a_missing_role_is_named_with_the_key_and_without_its_secret() -> None:

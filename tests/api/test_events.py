@@ -10,7 +10,7 @@ import pytest
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.events import EVENTS_MAX_BYTES, EventsApi, Notified
+from lakerunner.api.events import EVENTS_LIMIT, EventsApi, Notified
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
@@ -39,7 +39,7 @@ class Door:
     def post(self, provider: str, body: object, **headers: str) -> httpx.Response:
         url = f"{self.server.url}/api/v1/events/{provider}"
         if isinstance(body, bytes):
-            return httpx.post(url, content=body, headers=headers, timeout=30)
+            return httpx.post(url, content=body, headers={"content-type": "application/json"} | headers, timeout=30)
         return httpx.post(url, json=body, headers=headers, timeout=30)
 
 
@@ -100,7 +100,7 @@ def test_the_handshake_of_event_grid(door: Door) -> None:
         ("azure", [azure_event(KEY), azure_event(KEY, container="other")], 400, "is of bucket 'other'"),
         ("s3", {"Records": [{}]}, 400, "Records[0] lacks s3.bucket.name"),
         ("s3", b"{", 400, "it is not JSON"),
-        ("s3", b"[" + b" " * EVENTS_MAX_BYTES + b"]", 413, "larger than 4194304 bytes"),
+        ("s3", b"[" + b" " * EVENTS_LIMIT.bytes + b"]", 413, "4194304 bytes (the limit of one notification)"),
         ("oci", s3_event(KEY), 404, "there are no events of 'oci': it is one of s3, gcp, azure"),
     ],
 )

@@ -17,7 +17,7 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.events import EventsApi, Notified
 from lakerunner.api.key_cache import Ages, KeyCache
-from lakerunner.api.keys import BODY_MAX_BYTES, KeysApi
+from lakerunner.api.keys import BODY_LIMIT, KeysApi
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.objects import ObjectsApi
 from lakerunner.api.server import HttpServer, bind
@@ -211,7 +211,12 @@ def test_an_admin_reaches_no_key_of_another_organization(lake: Lake) -> None:
         ("", {"name": "x"}, 400, "the body must be"),
         ("", {"name": "a b", "roles": ["read"]}, 400, "key name 'a b' is not usable"),
         ("", {"name": "admin", "roles": ["read"]}, 409, "there is or was a key named admin"),
-        ("", {"name": "x" * BODY_MAX_BYTES, "roles": ["read"]}, 413, "larger than 65536 bytes"),
+        (
+            "",
+            {"name": "x" * BODY_LIMIT.bytes, "roles": ["read"]},
+            413,
+            "65536 bytes (the limit of a request about keys)",
+        ),
         ("/admin/rotate", {"grace": "soon"}, 400, "a grace of 'soon' is no duration: write 90s, 15m, 24h or 7d"),
         ("/admin/rotate", {"grace": "91d"}, 400, "not between none and 90 days"),
         ("/admin/rotate", {"grace": 5}, 400, "the body must be"),
@@ -232,9 +237,13 @@ def test_without_a_key_where_none_is_needed_and_with_one(index: Index) -> None:
     lake.server.start()
     try:
         assert asked_as(lake, "") == str(DEFAULT_ORGANIZATION.id)
-        made = lake.call("", "POST", "/api/v1/keys", {"name": "first", "roles": ["read"]})
-        assert asked_as(lake, made.json()["secret"]) == str(DEFAULT_ORGANIZATION.id)
-        assert lake.call(made.json()["secret"], "GET", "/api/v1/keys").status_code == 403
+        for method, path in (("GET", ""), ("POST", ""), ("POST", "/first/rotate"), ("DELETE", "/first")):
+            refused = lake.call("", method, f"/api/v1/keys{path}", {"name": "first", "roles": ["read"]})
+            assert refused.status_code == 401, path
+            assert "HOME/token" in refused.json()["error"]["message"]
+        secret = index.keys.create(DEFAULT_ORGANIZATION.id, "first", frozenset({Role.READ}))
+        assert asked_as(lake, secret) == str(DEFAULT_ORGANIZATION.id)
+        assert lake.call(secret, "GET", "/api/v1/keys").status_code == 403
     finally:
         lake.http.close()
         lake.server.stop()

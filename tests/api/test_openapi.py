@@ -25,6 +25,8 @@ from servers.lake import wait_until
 from servers.postgres import drop_database, fresh_database
 from suites.openapi_rules import broken_rules, mismatches, operations
 
+TOKEN = "lrt_of_a_home"
+
 
 @dataclass(frozen=True)
 class Served:
@@ -49,7 +51,7 @@ def lake(embedded_postgres_url: str, tmp_path_factory: pytest.TempPathFactory, w
     """All that `lakerunner up` serves, without Spark."""
     url = fresh_database(embedded_postgres_url)
     runtime = Runtime("test")
-    parts = open_parts(_settings(tmp_path_factory.mktemp("up"), database_url=url), runtime, lambda _: None)
+    parts = open_parts(_settings(tmp_path_factory.mktemp("up"), database_url=url), runtime, lambda _: None, TOKEN)
     routes = [*add_query_api(parts, lambda _: None), *add_pubsub(parts, lambda _: None)]
     app = build_app(admin_routes(runtime.health), routes)
     server = HttpServer(app, bind("127.0.0.1", 0), lambda _: None)
@@ -99,7 +101,8 @@ def _request(path: str, method: str, operation: dict[str, Any], media_type: str 
     query = {name: value for name, value in examples.items() if name not in in_path}
     content = operation["requestBody"]["content"][media_type]["example"] if media_type else None
     body = {"json": content} if content is not None else {}
-    return httpx.Request(method, f"http://lake{path.format_map(examples)}", params=query, **body)
+    key = {"authorization": f"Bearer {TOKEN}"} if path.startswith("/api/v1/keys") else {}
+    return httpx.Request(method, f"http://localhost{path.format_map(examples)}", params=query, headers=key, **body)
 
 
 def test_examples_are_real_requests(lake: Served) -> None:

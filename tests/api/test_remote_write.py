@@ -8,6 +8,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from lakerunner.api.body import setting_limit
 from lakerunner.api.remote_write import PATHS, unsnapped
 from lakerunner.model.errors import TooLarge
 from lakerunner.pipeline.read.wire import varint
@@ -108,8 +109,8 @@ def test_bodies_past_the_limit_are_413(doors: Doors) -> None:
     assert post(doors, fits + b"\0").status_code == 413
     assert send(doors, bytes(MAX_BYTES + 1), {"content-type": V1}).status_code == 413
     with pytest.raises(TooLarge):
-        unsnapped(varint(MAX_BYTES + 1) + b"anything", MAX_BYTES)
-    assert unsnapped(b"\0", MAX_BYTES) == b""
+        unsnapped(varint(MAX_BYTES + 1) + b"anything", setting_limit(MAX_BYTES))
+    assert unsnapped(b"\0", setting_limit(MAX_BYTES)) == b""
 
 
 def test_a_key_is_needed_and_says_whose_samples_these_are(doors: Doors) -> None:

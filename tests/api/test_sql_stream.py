@@ -95,7 +95,8 @@ def test_a_client_that_leaves_in_the_middle_of_many_rows_stops_the_query(
     body = json.dumps({"query": "many", "format": "sse"}).encode()
     with socket.create_connection((address.hostname, address.port)) as client:
         client.sendall(
-            b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (b"/api/v1/sql", len(body), body)
+            b"POST /api/v1/sql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\n\r\n%s" % (len(body), body)
         )
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
         assert not answers["many"].closed.is_set()

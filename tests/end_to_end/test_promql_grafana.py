@@ -60,8 +60,8 @@ def root(up: Lake) -> str:
 
 @pytest.fixture(scope="module")
 def grafana(up: Lake, root: str) -> Grafana:
-    made = httpx.post(f"{up.url}/api/v1/keys", json={"name": "grafana", "roles": ["read"]}, timeout=60).json()
-    return Grafana(root, made["secret"])
+    made = up.command("keys", "create", "grafana", "--role", "read")
+    return Grafana(root, made.stdout.strip())
 
 
 def test_save_and_test(grafana: Grafana) -> None:

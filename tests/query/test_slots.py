@@ -89,7 +89,7 @@ def test_an_organization_without_a_place_does_not_wait_for_another() -> None:
 
 
 def test_one_organization_does_not_fill_the_line() -> None:
-    slots = Slots(1, waiting=4, seconds=240)
+    slots = Slots(1, waiting=3, seconds=240)
     stop = Event()
     with ExitStack() as held:
         slots.take(held, A, Event())

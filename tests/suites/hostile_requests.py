@@ -285,4 +285,11 @@ def _damaged(words: st.SearchStrategy[str]) -> st.SearchStrategy[Sent]:
     cut = st.builds(lambda data, at: data[: len(data) * at // 100], text, st.integers(0, 99))
     methods = st.sampled_from(["POST", "POST", "POST", "PUT", "GET", "DELETE"])
     bodies = cut | st.binary(max_size=40)
-    return st.builds(lambda method, path, data: Sent(method, path, data=data), methods, st.sampled_from(paths), bodies)
+    kinds = st.sampled_from(["application/json", "application/json", "text/plain"])
+    return st.builds(
+        lambda method, path, data, kind: Sent(method, path, data=data, headers={"content-type": kind}),
+        methods,
+        st.sampled_from(paths),
+        bodies,
+        kinds,
+    )

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
+from lakerunner.api.auth import KEY_HEADERS
+from lakerunner.api.body_budget import BODIES_MAX_BYTES, BodyBudget
 from lakerunner.api.errors import on_bug, on_client_left, on_http_exception, on_lakerunner_error
 from lakerunner.api.health import Health
 from lakerunner.api.openapi import ANY, BOOLEAN, JSON, OPEN, TEXT, Endpoint, Operation, Reply, Schema, document
@@ -37,8 +42,10 @@ METRICS = _about("Its metrics, for Prometheus", "text/plain", TEXT)
 DOCUMENT = _about("This document", JSON, ANY)
 
 
-def build_app(*parts: Sequence[BaseRoute]) -> Starlette:
-    """These routes, and /openapi.json, which describes them."""
+def build_app(
+    *parts: Sequence[BaseRoute], origins: Sequence[str] = (), bodies_max_bytes: int = BODIES_MAX_BYTES
+) -> Starlette:
+    """These routes, and /openapi.json, which describes them. Pages of `origins` may call them, with a key."""
     routes = [route for part in parts for route in part]
 
     def openapi(_request: Request) -> Response:
@@ -48,6 +55,10 @@ def build_app(*parts: Sequence[BaseRoute]) -> Starlette:
     described = document(routes)
     return Starlette(
         routes=routes,
+        middleware=[
+            *([Middleware(CORSMiddleware, **_cors(origins))] if origins else []),
+            Middleware(BodyBudget, max_bytes=bodies_max_bytes),
+        ],
         exception_handlers={
             LakerunnerError: on_lakerunner_error,
             HTTPException: on_http_exception,
@@ -55,6 +66,17 @@ def build_app(*parts: Sequence[BaseRoute]) -> Starlette:
             Exception: on_bug,
         },
     )
+
+
+def _cors(origins: Sequence[str]) -> dict[str, Any]:
+    """Return the options of CORSMiddleware: pages send keys in headers, so credentials (cookies) are not allowed."""
+    return {
+        "allow_origins": origins,
+        "allow_methods": ("GET", "POST", "DELETE"),
+        "allow_headers": ("authorization", "content-type", "content-encoding", *KEY_HEADERS),
+        "expose_headers": ("retry-after", "lakerunner-degraded", "lakerunner-warnings"),
+        "max_age": 600,
+    }
 
 
 def admin_routes(health: Health) -> list[BaseRoute]:

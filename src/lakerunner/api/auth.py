@@ -1,39 +1,54 @@
 """Who asks: an API key from the headers to the one organization it may see, and what it may do there.
 
 There is no other way to name an organization. Where the server listens on loopback only, a request without a key
-belongs to the organization the server was opened for and may do everything; a wrong key is refused everywhere.
+belongs to the organization the server was opened for and may do everything but manage keys, if it comes from this
+machine itself (`api/keyless.py`); a wrong key is refused everywhere, and so is a request with two different ones.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from lakerunner.api.keyless import refuse_foreign
 from lakerunner.model.caller import EVERY_ROLE, Caller, Role, Share
 from lakerunner.model.errors import NotAuthenticated
 from lakerunner.model.organization import Organization
 
-_KEY_HEADERS = ("x-cardinalhq-api-key", "api-key", "x-api-key")
+KEY_HEADERS = ("x-cardinalhq-api-key", "api-key", "x-api-key")
+_HOW = "send it as `Authorization: Bearer KEY`"
 
 
 @dataclass(frozen=True)
 class Authenticator:
     """`caller_of` a secret; `keyless` is whose requests without a key are, with `keyless_share` of the query service;
-    None: there are none such."""
+    None: there are none such. `names`: the host of the setting `listen`, in lower case."""
 
     caller_of: Callable[[str], Caller | None]
     keyless: Organization | None
     keyless_share: Callable[[], Share] = Share
+    names: frozenset[str] = frozenset()
 
     def caller(self, headers: Mapping[str, str], role: Role) -> Caller:
-        """Who asks, if they may do what needs this role. Blocks on the index. `headers` has lower-case names."""
-        secret = key_in(headers)
+        """Who asks, if they may do what needs this role. Blocks on the index. `headers` has lower-case names; its
+        `items` are all headers, also those of one name."""
+        secret = key_in(headers.items())
+        if secret is not None:
+            return self._caller_by(secret, role)
+        if self.keyless is None:
+            raise NotAuthenticated(f"an API key is needed: {_HOW}")
+        refuse_foreign(headers.items(), self.names)
+        return Caller(self.keyless, None, EVERY_ROLE, self.keyless_share())
+
+    def caller_with_key(self, headers: Mapping[str, str], role: Role) -> Caller:
+        """Return who asks, for operations that always need a key."""
+        secret = key_in(headers.items())
         if secret is None:
-            if self.keyless is None:
-                raise NotAuthenticated("an API key is needed: send it as `Authorization: Bearer KEY`")
-            return Caller(self.keyless, None, EVERY_ROLE, self.keyless_share())
+            raise NotAuthenticated(f"an API key, or the token in HOME/token, is needed: {_HOW}")
+        return self._caller_by(secret, role)
+
+    def _caller_by(self, secret: str, role: Role) -> Caller:
         found = self.caller_of(secret)
         if found is None:
             raise NotAuthenticated("this API key is not known, or was revoked")
@@ -41,17 +56,25 @@ class Authenticator:
         return found
 
 
-def key_in(headers: Mapping[str, str]) -> str | None:
-    """The key a request shows, from any header that clients of this field use."""
-    for name in _KEY_HEADERS:
-        if headers.get(name):
-            return headers[name]
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and value.strip():
-        return value.strip()
+def key_in(headers: Iterable[tuple[str, str]]) -> str | None:
+    """Return the key that a request shows, in any of the headers that clients use; NotAuthenticated if keys differ."""
+    keys = {key for name, value in headers if (key := _key_of(name, value))}
+    if len(keys) > 1:
+        raise NotAuthenticated(f"the request shows {len(keys)} different API keys: send one")
+    return keys.pop() if keys else None
+
+
+def _key_of(name: str, value: str) -> str | None:
+    if name in KEY_HEADERS:
+        return value
+    if name != "authorization":
+        return None
+    scheme, _, shown = value.partition(" ")
+    if scheme.lower() == "bearer":
+        return shown.strip()
     if scheme.lower() == "basic":
         try:
-            return base64.b64decode(value, validate=True).decode().partition(":")[2] or None
-        except (binascii.Error, UnicodeDecodeError):
+            return base64.b64decode(shown, validate=True).decode().partition(":")[2]
+        except ValueError:  # not base64, or not UTF-8
             raise NotAuthenticated("the Basic credentials are not base64 of user:key") from None
     return None

@@ -1,10 +1,11 @@
-"""Request bodies, read with limits: as sent, and again after unpacking."""
+"""Request bodies, read with limits: as announced, as sent, and again after unpacking; and whole, or refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from io import BytesIO
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 import pyarrow as pa
@@ -12,12 +13,29 @@ from anyio import to_thread
 from isal import igzip, isal_zlib
 from starlette.requests import Request
 
-from lakerunner.model.errors import TooLarge, UserError
+from lakerunner.model.errors import BadMediaType, TooLarge, UserError
 
+JSON = "application/json"
 # A snappy block cannot say more in less: its best is a copy of 64 bytes in 3.
 _SNAPPY_MAX_RATIO = 22
 _STEP = 1 << 20
 _IsalError: type[Exception] = isal_zlib.error  # type: ignore[assignment]  # its stub calls it an instance
+
+
+@dataclass(frozen=True)
+class BodyLimit:
+    """The most bytes of a body. `name` goes into the message: the setting to change, or what the limit is for."""
+
+    bytes: int
+    name: str
+
+    def refuse(self) -> NoReturn:
+        raise TooLarge(f"the body is larger than {self.bytes} bytes ({self.name}): send less at once")
+
+
+def setting_limit(max_bytes: int) -> BodyLimit:
+    """Make the limit of a push door."""
+    return BodyLimit(max_bytes, "setting request_max_bytes")
 
 
 def content_type(request: Request) -> str:
@@ -31,25 +49,39 @@ def content_encoding(request: Request) -> str:
     return "" if encoding == "identity" else encoding
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The whole body, unpacked as its content-encoding says; TooLarge as soon as either form passes max_bytes."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
-        parts.append(part)
-    body = b"".join(parts)
+async def read_body(request: Request, limit: BodyLimit) -> bytes:
+    """The whole body, unpacked as its content-encoding says; TooLarge as soon as either form passes the limit."""
+    body = await read_sent(request, limit)
     encoding = content_encoding(request)
     if not encoding:
         return body
     unpack = _ENCODINGS.get(encoding)
     if unpack is None:
         raise UserError(f"content-encoding {encoding!r} is not understood: send {', '.join(_ENCODINGS)} or none")
-    return await to_thread.run_sync(unpack, body, max_bytes)
+    return await to_thread.run_sync(unpack, body, limit)
 
 
-def unsnappy(body: bytes, max_bytes: int) -> bytes:
+async def read_sent(request: Request, limit: BodyLimit) -> bytes:
+    """Read the whole body as it was sent.
+
+    A body announced as too large is refused before any of it is read. One that is shorter than announced is refused
+    too: a part of a body, or an empty one, can be a valid request, and the rest would be lost silently.
+    """
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > limit.bytes:
+        limit.refuse()
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit.bytes:
+            limit.refuse()
+        parts.append(part)
+    if announced.isdigit() and size != int(announced):
+        raise UserError(f"the body has {size} of the {announced} bytes that Content-Length announces: send it again")
+    return b"".join(parts)
+
+
+def unsnappy(body: bytes, limit: BodyLimit) -> bytes:
     """A snappy block, as Prometheus and Loki clients send it. It begins with its unpacked size as a varint."""
     size = 0
     for place, byte in enumerate(body[:5]):
@@ -58,8 +90,8 @@ def unsnappy(body: bytes, max_bytes: int) -> bytes:
             break
     else:
         raise UserError("the snappy body cannot be read: it does not begin with its size")
-    if size > max_bytes:
-        raise _too_large(max_bytes)
+    if size > limit.bytes:
+        limit.refuse()
     if size > len(body) * _SNAPPY_MAX_RATIO:  # before so much memory is taken for it
         raise UserError(f"the snappy body cannot be read: its {len(body)} bytes cannot hold the {size} they state")
     try:
@@ -68,44 +100,53 @@ def unsnappy(body: bytes, max_bytes: int) -> bytes:
         raise UserError(f"the snappy body cannot be read: {error}") from error
 
 
-def _gunzip(body: bytes, max_bytes: int) -> bytes:
+def _gunzip(body: bytes, limit: BodyLimit) -> bytes:
     try:
         with igzip.IGzipFile(fileobj=BytesIO(body)) as stream:  # type: ignore[no-untyped-call]
-            return _all_of(stream, max_bytes)
+            return _all_of(stream, limit)
     except (EOFError, OSError, _IsalError) as error:
         raise UserError(f"the gzip body cannot be read: {error}") from error
 
 
-def _unzstd(body: bytes, max_bytes: int) -> bytes:
+def _unzstd(body: bytes, limit: BodyLimit) -> bytes:
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
-            return _all_of(stream, max_bytes)
+            return _all_of(stream, limit)
     except OSError as error:
         raise UserError(f"the zstd body cannot be read: {error}") from error
 
 
-def _all_of(stream: Any, max_bytes: int) -> bytes:
+def _all_of(stream: Any, limit: BodyLimit) -> bytes:
     parts, size = [], 0
     while part := stream.read(_STEP):
         size += len(part)
-        if size > max_bytes:
-            raise _too_large(max_bytes)
+        if size > limit.bytes:
+            limit.refuse()
         parts.append(part)
     return b"".join(parts)
 
 
-_ENCODINGS: dict[str, Callable[[bytes, int], bytes]] = {"gzip": _gunzip, "zstd": _unzstd, "snappy": unsnappy}
+_ENCODINGS: dict[str, Callable[[bytes, BodyLimit], bytes]] = {"gzip": _gunzip, "zstd": _unzstd, "snappy": unsnappy}
 
 
-def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(f"the body is larger than {max_bytes} bytes (request_max_bytes): send smaller batches")
+def require_json(request: Request) -> None:
+    """Raise BadMediaType unless the body is sent as JSON.
+
+    A page of any site can make a browser send text or a form here without asking us first, but not JSON.
+    """
+    kind = content_type(request)
+    if kind != JSON and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise BadMediaType(f"content-type {kind!r} is not JSON: send {JSON}")
 
 
-async def read_json(request: Request, max_bytes: int, empty: dict[str, Any] | None = None) -> dict[str, Any]:
+async def read_json(request: Request, limit: BodyLimit, empty: dict[str, Any] | None = None) -> dict[str, Any]:
     """The body as a JSON object; `empty` for no body at all, where that is allowed."""
-    body = await read_body(request, max_bytes)
+    if empty is None:
+        require_json(request)
+    body = await read_body(request, limit)
     if not body and empty is not None:
         return empty
+    require_json(request)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

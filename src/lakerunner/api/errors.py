@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 from lakerunner.model.errors import (
     Absent,
+    BadMediaType,
     Busy,
     Conflict,
     Corrupt,
@@ -41,6 +42,7 @@ KINDS: dict[str, type[LakerunnerError]] = {
         NotAllowed,
         NotFound,
         TooLarge,
+        BadMediaType,
         TooLong,
         Unavailable,
         Busy,

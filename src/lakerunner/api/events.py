@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import read_body
+from lakerunner.api.body import BodyLimit, content_type, read_body, require_json
 from lakerunner.api.openapi import COUNT, JSON, TEXT, Body, Endpoint, Operation, Parameter, Reply
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import NotAllowed, NotFound, UserError
@@ -24,7 +24,8 @@ from lakerunner.model.notification import PROVIDERS, Created, created_in, parsed
 from lakerunner.model.organization import Organization
 from lakerunner.model.source import Routes
 
-EVENTS_MAX_BYTES = 4 << 20
+EVENTS_LIMIT = BodyLimit(4 << 20, "the limit of one notification")
+_SNS = "text/plain"
 _EXAMPLE = {
     "Records": [
         {
@@ -50,7 +51,7 @@ RECEIVE = Operation(
             },
         )
     },
-    errors=(400, 401, 403, 404, 413, 503),
+    errors=(400, 401, 403, 404, 413, 415, 503),
 )
 
 
@@ -89,7 +90,10 @@ class EventsApi:
         provider = request.path_params["provider"]
         if provider not in PROVIDERS:
             raise NotFound(f"there are no events of {provider!r}: it is one of {', '.join(PROVIDERS)}")
-        event = parsed(await read_body(request, EVENTS_MAX_BYTES))
+        # SNS calls its JSON text. No page can send that with a key.
+        if caller.key is None or content_type(request) != _SNS:
+            require_json(request)
+        event = parsed(await read_body(request, EVENTS_LIMIT))
         code = validation_code(event) if provider == "azure" else None
         if code is not None:
             return JSONResponse({"validationResponse": code})

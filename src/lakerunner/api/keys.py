@@ -18,14 +18,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import read_json
+from lakerunner.api.body import BodyLimit, read_json
 from lakerunner.api.openapi import JSON, TEXT, Body, Endpoint, Operation, Parameter, Reply, Schema
 from lakerunner.index.keys import ApiKey, Keys
 from lakerunner.model.caller import Role, in_order, roles_named
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import SECOND_NS, duration_ns
 
-BODY_MAX_BYTES = 64 << 10
+BODY_LIMIT = BodyLimit(64 << 10, "the limit of a request about keys")
 GRACE = "24h"
 _NO_STORE = {"cache-control": "no-store"}
 _ROLES: Schema = {"type": "array", "items": {"type": "string", "enum": [role.value for role in Role]}}
@@ -67,7 +67,7 @@ CREATE = Operation(
         )
     },
     replies={201: Reply("The key and its secret.", {JSON: _SECRET})},
-    errors=(400, 401, 403, 409, 413, 503),
+    errors=(400, 401, 403, 409, 413, 415, 503),
 )
 ROTATE = Operation(
     tag="keys",
@@ -80,7 +80,7 @@ ROTATE = Operation(
         )
     },
     replies={200: Reply("The new secret.", {JSON: _SECRET})},
-    errors=(400, 401, 403, 404, 409, 413, 503),
+    errors=(400, 401, 403, 404, 409, 413, 415, 503),
 )
 REVOKE = Operation(
     tag="keys",
@@ -114,7 +114,7 @@ class KeysApi:
 
     async def create(self, request: Request) -> Response:
         organization = await self._organization(request)
-        body = await read_json(request, BODY_MAX_BYTES)
+        body = await read_json(request, BODY_LIMIT)
         name, names = body.get("name"), body.get("roles")
         if set(body) != {"name", "roles"} or not isinstance(name, str) or not isinstance(names, list):
             raise UserError('the body must be {"name": "...", "roles": ["read", ...]}')
@@ -124,7 +124,7 @@ class KeysApi:
 
     async def rotate(self, request: Request) -> Response:
         organization, name = await self._organization(request), request.path_params["name"]
-        body = await read_json(request, BODY_MAX_BYTES, empty={})
+        body = await read_json(request, BODY_LIMIT, empty={})
         text = body.get("grace", GRACE)
         if set(body) - {"grace"} or not isinstance(text, str):
             raise UserError('the body must be {"grace": "24h"}, or empty')
@@ -139,7 +139,7 @@ class KeysApi:
         return Response(status_code=204)
 
     async def _organization(self, request: Request) -> UUID:
-        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.ADMIN)
+        caller = await to_thread.run_sync(self.authenticator.caller_with_key, request.headers, Role.ADMIN)
         return caller.organization.id
 
 

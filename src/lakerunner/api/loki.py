@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import content_encoding, content_type, read_body, unsnappy
+from lakerunner.api.body import content_encoding, content_type, read_body, setting_limit, unsnappy
 from lakerunner.api.errors import retry_after
 from lakerunner.api.openapi import JSON, TEXT, Body, Endpoint, Operation, Reply
 from lakerunner.api.receive import Receiver
@@ -59,8 +59,9 @@ class LokiPushApi:
         if kind not in _FORMATS:
             raise UserError(f"content-type {kind!r} is not Loki's: send {' or '.join(_FORMATS)}")
         caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
-        body = await read_body(request, self.max_bytes)
+        limit = setting_limit(self.max_bytes)
+        body = await read_body(request, limit)
         # Clients that call snappy an encoding and those that take it for part of the format send the same bytes.
         if _FORMATS[kind] == "lokipb" and content_encoding(request) != "snappy":
-            body = await to_thread.run_sync(unsnappy, body, self.max_bytes)
+            body = await to_thread.run_sync(unsnappy, body, limit)
         await self.receiver.accept_soon(caller.organization, "logs", _FORMATS[kind], body)

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from lakerunner.api import native_operations as said
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import read_json
+from lakerunner.api.body import BodyLimit, read_json
 from lakerunner.api.errors import error_body
 from lakerunner.api.limits import QueryLimits, Slot
 from lakerunner.api.native_ask import Ask, answered
@@ -35,7 +35,7 @@ from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.query.engine import Engine
 from lakerunner.query.known_segments import Segments
 
-BODY_MAX_BYTES = 1 << 20
+BODY_LIMIT = BodyLimit(1 << 20, "the limit of a query")
 NAME_MAX_CHARACTERS = 4096
 HEARTBEAT_SECONDS = 10.0
 # What the plugin may ask first; it knows the first of these, people the others.
@@ -82,7 +82,7 @@ class NativeApi:
     async def tags(self, request: Request, table: TagTable) -> Response:
         caller = await self._caller(request)
         ask = Ask(self.engine, caller.organization.id, self.now_ns())
-        wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
+        wanted = _wanted(table, await read_json(request, BODY_LIMIT), ask.now_ns)
         slot = await self._slot(request, caller)
         lookup = Lookup(ask, self.segments)
         found = await answered(request, ask, slot, lambda: lookup.tags(wanted))
@@ -92,7 +92,7 @@ class NativeApi:
         caller = await self._caller(request)
         ask = Ask(self.engine, caller.organization.id, self.now_ns())
         name = tag_asked_for(request)
-        wanted = _wanted(table, await read_json(request, BODY_MAX_BYTES), ask.now_ns)
+        wanted = _wanted(table, await read_json(request, BODY_LIMIT), ask.now_ns)
         slot = await self._slot(request, caller)
         lookup = Lookup(ask, self.segments)
         events = value_events(lookup.values(wanted, name), lambda: lookup.warnings)

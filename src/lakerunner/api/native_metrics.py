@@ -30,7 +30,7 @@ from lakerunner.api.formats.metric_events import group_events
 from lakerunner.api.formats.prometheus_json import result_json
 from lakerunner.api.formats.sse import Signs
 from lakerunner.api.limits import QueryLimits
-from lakerunner.api.native import BODY_MAX_BYTES, HEARTBEAT_SECONDS, event, tag_asked_for, text_in, value_events, warned
+from lakerunner.api.native import BODY_LIMIT, HEARTBEAT_SECONDS, event, tag_asked_for, text_in, value_events, warned
 from lakerunner.api.native_cardinality import cardinality_json, cardinality_question
 from lakerunner.api.native_lookup import MAX_LISTED
 from lakerunner.api.native_steps import PromqlAsked
@@ -74,7 +74,7 @@ class NativeMetricsApi:
 
     async def query(self, request: Request) -> Response:
         caller = await self._caller(request)
-        body = await read_json(request, BODY_MAX_BYTES)
+        body = await read_json(request, BODY_LIMIT)
         asked = PromqlAsked.of(body, request.headers.get("accept", ""), self.now_ns())
         slot = await while_connected(request, self.limits.slot(caller))
         try:
@@ -156,7 +156,7 @@ class NativeMetricsApi:
 
     async def _wanted(self, request: Request) -> _Wanted:
         caller = await self._caller(request)
-        body, now_ns = await read_json(request, BODY_MAX_BYTES), self.now_ns()
+        body, now_ns = await read_json(request, BODY_LIMIT), self.now_ns()
         text, metric = text_in(body, "q"), text_in(body, "metric")
         selectors = selectors_in(parse(text)) if text else []
         if metric:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakerunner.api.openapi import ANY, BOOLEAN, COUNT, JSON, TEXT, TIME, Body, Operation, Parameter, Reply, Schema
 
 EVENTS = "text/event-stream"
-_STATUSES = (400, 401, 403, 413, 429, 503)
+_STATUSES = (400, 401, 403, 413, 415, 429, 503)
 _TIME: Schema = {
     "type": ["string", "integer"],
     "description": "s or ms since 1970, an ISO 8601 time, `now` or `now-1h`",

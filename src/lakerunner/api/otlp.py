@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import content_type, read_body
+from lakerunner.api.body import content_type, read_body, setting_limit
 from lakerunner.api.errors import retry_after
 from lakerunner.api.openapi import ANY, Body, Endpoint, Operation, Parameter, Reply
 from lakerunner.api.receive import Receiver
@@ -75,7 +75,7 @@ class OtlpApi:
             raise UserError(f"content-type {kind!r} is not OTLP: send {PROTOBUF} or {JSON}")
         signal = request.path_params["signal"]
         caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
-        body = await read_body(request, self.max_bytes)
+        body = await read_body(request, setting_limit(self.max_bytes))
         if kind == JSON:
             body = await to_thread.run_sync(request_from_json, signal, body)
         await self.receiver.accept_soon(caller.organization, signal, "otlp", body)

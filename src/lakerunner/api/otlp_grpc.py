@@ -2,16 +2,22 @@
 
 Requests are taken as bytes and stored as they came; nothing is decoded and encoded again. An error that a client may
 answer by sending the same again carries a RetryInfo; without one, RESOURCE_EXHAUSTED would mean that it may not.
+
+What always holds: a message is read only for a caller that may push, and only a few messages at the same time. The
+methods are served as streams of requests, which looks the same on the wire: for a unary method gRPC would read the
+whole message before any code of ours saw the call.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import Future
 
 import grpc
 from anyio import to_thread
+from starlette.datastructures import Headers
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.errors import retry_seconds
@@ -28,6 +34,14 @@ from lakerunner.model.errors import (
     UserError,
 )
 
+CALLS_MAX = 2000  # at once; most wait for their object, which takes push_max_seconds
+READS_MAX = 8  # messages that arrive at once, each of request_max_bytes at most
+READ_SECONDS = 60.0
+CONNECTIONS_MAX = 1000
+STREAMS_MAX = 1000  # calls at once on one connection; a client sends more again by itself
+METADATA_MAX_BYTES = 16 << 10
+# What a client may send before somebody reads its message.
+WINDOW_BYTES = 64 << 10
 _STOP_SECONDS = 5
 _SERVICES = {
     f"/opentelemetry.proto.collector.{package}.v1.{service}/Export": signal
@@ -37,6 +51,20 @@ _SERVICES = {
         ("traces", "trace", "TraceService"),
     )
 }
+_BOUNDS = (
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+    ("grpc.max_concurrent_streams", STREAMS_MAX),
+    ("grpc.max_metadata_size", METADATA_MAX_BYTES // 2),  # from here on calls are refused by chance, ...
+    ("grpc.absolute_max_metadata_size", METADATA_MAX_BYTES),  # ... and from here on all of them
+    # By probing, gRPC would let a fast client send megabytes ahead of the reader.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.max_connection_idle_ms", 600_000),
+    # A connection whose other end vanished is found and closed.
+    ("grpc.keepalive_time_ms", 120_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
 _CODES: tuple[tuple[type[LakerunnerError], grpc.StatusCode], ...] = (
     (NotAuthenticated, grpc.StatusCode.UNAUTHENTICATED),
     (NotAllowed, grpc.StatusCode.PERMISSION_DENIED),
@@ -52,7 +80,7 @@ class OtlpGrpcServer:
 
     def __init__(self, receiver: Receiver, authenticator: Authenticator, max_bytes: int) -> None:
         self._exports = _Exports(receiver, authenticator)
-        self._options = [("grpc.max_receive_message_length", max_bytes), ("grpc.so_reuseport", 0)]
+        self._options = [("grpc.max_receive_message_length", max_bytes), ("grpc.so_reuseport", 0), *_BOUNDS]
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._bound: Future[int] = Future()
@@ -90,21 +118,31 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, receiver: Receiver, authenticator: Authenticator) -> None:
         self._receiver = receiver
         self._authenticator = authenticator
+        self._reads = asyncio.Semaphore(READS_MAX)
+        self._calls = 0
 
     def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         signal = _SERVICES.get(call.method)
         if signal is None:
             return None
 
-        async def export(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
-            return await self._export(signal, data, context)
+        async def export(messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> bytes:
+            self._calls += 1
+            try:
+                return await self._export(signal, messages, context)
+            finally:
+                self._calls -= 1
 
-        return grpc.unary_unary_rpc_method_handler(export)
+        return grpc.stream_unary_rpc_method_handler(export)
 
-    async def _export(self, signal: str, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
+    async def _export(self, signal: str, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> bytes:
         try:
+            # gRPC's own maximum_concurrent_rpcs would refuse in a way that makes clients drop their data.
+            if self._calls > CALLS_MAX:
+                raise Busy(f"{CALLS_MAX} calls are under way: send it later")
+            headers = _headers(context.invocation_metadata() or ())
             caller = await to_thread.run_sync(self._authenticator.caller, headers, Role.WRITE)
+            data = await self._read(messages)
             await self._receiver.accept_soon(caller.organization, signal, "otlp", data)
         except LakerunnerError as error:
             code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
@@ -112,3 +150,25 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
             details = rpc_status(code.value[0], str(error), retry)
             await context.abort(code, str(error), (("grpc-status-details-bin", details),))
         return b""
+
+    async def _read(self, messages: AsyncIterator[bytes]) -> bytes:
+        """Read the one message of the call."""
+        try:
+            async with asyncio.timeout(READ_SECONDS), self._reads:
+                data = await anext(messages, None)
+                more = await anext(messages, None) if data is not None else None
+        except TimeoutError:
+            raise Busy(
+                f"the message did not come within {READ_SECONDS:g} s, or others came first: send it later"
+            ) from None
+        if data is None or more is not None:
+            raise UserError("an export call has one message")
+        return data
+
+
+def _headers(metadata: Iterable[tuple[str, str | bytes]]) -> Headers:
+    """Return metadata as HTTP headers, so that both doors read keys in the same way."""
+    texts = [(name, value) for name, value in metadata if isinstance(value, str)]
+    # gRPC does not show the authority of a call. No browser sends calls over plain HTTP/2: no page can rebind a name.
+    host = [] if any(name == "host" for name, _ in texts) else [("host", "localhost")]
+    return Headers(raw=[(name.encode(), value.encode("latin-1", "replace")) for name, value in texts + host])

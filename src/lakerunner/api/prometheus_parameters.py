@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from lakerunner.api.body import content_type, read_body
+from lakerunner.api.body import BodyLimit, content_type, read_body
 from lakerunner.api.prometheus_errors import BAD_DATA, Refused
 from lakerunner.model.time import MAX_NS, MIN_NS
 
-BODY_MAX_BYTES = 4 << 20
+BODY_LIMIT = BodyLimit(4 << 20, "the limit of a form")
 FORM = "application/x-www-form-urlencoded"
 MIN_MS, MAX_MS = -(-MIN_NS // 1_000_000), MAX_NS // 1_000_000
 _FIELDS_MAX = 10_000
@@ -46,7 +46,7 @@ class Parameters:
 
     @classmethod
     async def of(cls, request: Request) -> Parameters:
-        body = await read_body(request, BODY_MAX_BYTES) if request.method == "POST" else b""
+        body = await read_body(request, BODY_LIMIT) if request.method == "POST" else b""
         if body and content_type(request) != FORM:
             raise Refused(BAD_DATA, f"error parsing form values: the body of a POST is {FORM}")
         return cls(_pairs(body) + _pairs(request.scope["query_string"]), request.path_params)

@@ -19,10 +19,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.body import BodyLimit, read_sent, setting_limit
 from lakerunner.api.openapi import Body, Endpoint, Operation, Reply
 from lakerunner.api.receive import Receiver
 from lakerunner.model.caller import Role
-from lakerunner.model.errors import Corrupt, TooLarge, UserError
+from lakerunner.model.errors import Corrupt, UserError
 from lakerunner.pipeline.read.remote_write_check import Counts, check_message
 from lakerunner.pipeline.read.remote_write_fields import REQUESTS, V1, V2
 
@@ -52,20 +53,11 @@ class RemoteWriteApi:
     async def write(self, request: Request) -> Response:
         version = version_of(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
         caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
-        body = await self._body(request)
-        message, counts = await to_thread.run_sync(checked, body, version, self.max_bytes)
+        limit = setting_limit(self.max_bytes)
+        body = await read_sent(request, limit)  # a block is never much larger than what is in it
+        message, counts = await to_thread.run_sync(checked, body, version, limit)
         await self.receiver.accept_soon(caller.organization, "metrics", FORMATS[version], message)
         return Response(status_code=204, headers=written(counts) if version == V2 else {})
-
-    async def _body(self, request: Request) -> bytes:
-        """As it was sent. A block is never much larger than what is in it."""
-        parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > self.max_bytes:
-                raise _too_large(self.max_bytes)
-            parts.append(part)
-        return b"".join(parts)
 
 
 def version_of(content_type: str, encoding: str) -> int:
@@ -81,16 +73,16 @@ def version_of(content_type: str, encoding: str) -> int:
     return REQUESTS.index(str(name))
 
 
-def checked(body: bytes, version: int, max_bytes: int) -> tuple[bytes, Counts]:
+def checked(body: bytes, version: int, limit: BodyLimit) -> tuple[bytes, Counts]:
     """The message and what is in it; UserError if it is not what it says it is."""
-    message = unsnapped(body, max_bytes)
+    message = unsnapped(body, limit)
     try:
         return message, check_message(message, version)
     except Corrupt as error:
         raise UserError(str(error)) from error
 
 
-def unsnapped(block: bytes, max_bytes: int) -> bytes:
+def unsnapped(block: bytes, limit: BodyLimit) -> bytes:
     """The content of a snappy block, whose length stands before it and is looked at first."""
     size = 0
     for place, byte in enumerate(block[:5]):
@@ -99,8 +91,8 @@ def unsnapped(block: bytes, max_bytes: int) -> bytes:
             break
     else:
         raise UserError("the body is not a snappy block: it does not begin with its length")
-    if size > max_bytes:
-        raise _too_large(max_bytes)
+    if size > limit.bytes:
+        limit.refuse()
     if block == b"\0":
         return b""
     try:
@@ -114,7 +106,3 @@ def written(counts: Counts) -> dict[str, str]:
     """What 2.0 wants to be told: all of it, as nothing is written in part."""
     found = {"samples": counts.samples, "histograms": counts.histograms, "exemplars": counts.exemplars}
     return {_WRITTEN.format(name): str(count) for name, count in found.items()}
-
-
-def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(f"the request is larger than {max_bytes} bytes (request_max_bytes): send smaller batches")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from lakerunner.api.http_protocol import BoundedProtocol, Bounds, Waiting
+from lakerunner.api.keyless import is_loopback_ip
 from lakerunner.model.errors import Unavailable, UserError
 
 _START_SECONDS = 20.0
@@ -26,22 +30,39 @@ def parse_address(listen: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+    """Return whether a socket bound to this host can be reached from this machine only.
+
+    The resolver that binding uses decides: `127.1` is loopback, and `0`, which means every address, is not. A name is
+    loopback if all its addresses are.
+    """
+    found = _resolved(host)
+    return bool(found) and all(is_loopback_ip(address) for _, address in found)
+
+
+def numeric_host(host: str) -> tuple[socket.AddressFamily, str]:
+    """Resolve a host to the family and address that a socket is bound to."""
+    found = sorted(_resolved(host), key=lambda one: one[0] != socket.AF_INET)  # IPv4 first, as clients of localhost do
+    if not found:
+        raise UserError(f"cannot listen on {host}: it is not an address or a known name. Choose another with --listen")
+    return found[0]
+
+
+def _resolved(host: str) -> list[tuple[socket.AddressFamily, str]]:
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        return []
+    return [(family, str(address[0])) for family, _, _, _, address in found]
 
 
 def bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    family, address = numeric_host(host)
     # asyncio sends small answers at once (TCP_NODELAY) only where the protocol is named: else each waits 40 ms for the
     # client's delayed acknowledgement of its head.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        listener.bind((address, port))
         listener.listen(1024)
     except OSError as error:
         listener.close()
@@ -50,9 +71,15 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """One app on one socket."""
+    """One app on one socket, within bounds (`api/http_protocol.py`)."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, on_death: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        on_death: Callable[[str], None],
+        bounds: Bounds = Bounds(),  # noqa: B008 - it is frozen
+    ) -> None:
         self._listener = listener
         self._on_death = on_death
         config = uvicorn.Config(
@@ -60,10 +87,12 @@ class HttpServer:
             log_config=None,
             access_log=False,
             lifespan="off",
-            http="httptools",
+            http=cast(type[asyncio.Protocol], partial(BoundedProtocol, bounds=bounds, waiting=Waiting())),
+            ws="none",
             loop="asyncio",
             timeout_graceful_shutdown=_DRAIN_SECONDS,
-            h11_max_incomplete_event_size=64 << 10,
+            timeout_keep_alive=bounds.idle_seconds,
+            proxy_headers=False,  # who the client is matters nowhere, and anybody could claim it
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from lakerunner.api.asked import Asked
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.body import read_json
+from lakerunner.api.body import BodyLimit, read_json
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.openapi import Endpoint
 from lakerunner.api.sql_operations import QUERY, TABLES
@@ -26,7 +26,7 @@ from lakerunner.lakeql.describe import described_tables
 from lakerunner.model.caller import Role
 from lakerunner.query.engine import Engine, Question
 
-QUERY_MAX_BYTES = 1 << 20
+QUERY_LIMIT = BodyLimit(1 << 20, "the limit of a query and its parameters")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SqlApi:
 
     async def query(self, request: Request) -> Response:
         caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
-        body = await read_json(request, QUERY_MAX_BYTES)
+        body = await read_json(request, QUERY_LIMIT)
         asked = Asked.of(body, request.query_params, request.headers.get("accept", "*/*"))
         slot = await while_connected(request, self.limits.slot(caller))
         try:

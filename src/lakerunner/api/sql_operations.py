@@ -72,7 +72,7 @@ QUERY = Operation(
     parameters=(Parameter("format", "query", _FORMAT, "instead of the Accept header", "json"),),
     body={JSON: Body(_ASKED, {"query": "SELECT service_name, count(*) AS n FROM logs GROUP BY ALL ORDER BY ALL"})},
     replies={200: Reply("The rows.", _CONTENT)},
-    errors=(400, 401, 403, 406, 413, 429, 503),
+    errors=(400, 401, 403, 406, 413, 415, 429, 503),
 )
 _DESCRIBED_COLUMNS: Schema = {
     "type": "array",

@@ -20,23 +20,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lakerunner.api.body import read_body
+from lakerunner.api.body import BodyLimit, read_body, require_json
 from lakerunner.api.errors import error_body
 from lakerunner.api.ipc import Sink
+from lakerunner.api.keyless import refuse_foreign
 from lakerunner.api.openapi import ANY, JSON, WORKER_KEY, Body, Endpoint, Operation, Reply
 from lakerunner.api.stream import Stream, in_thread
 from lakerunner.model.errors import LakerunnerError, NotAuthenticated
 from lakerunner.query.answer import Answer
 from lakerunner.query.units import Unit, unit_from_bytes
 
-UNIT_MAX_BYTES = 64 << 20
+UNIT_LIMIT = BodyLimit(64 << 20, "a unit of work; setting unit_max_bytes makes smaller ones")
 KEY_HEADER = "x-lakerunner-worker-key"
 RUN = Operation(
     tag="internal",
     summary="Work out a unit of a query",
     body={JSON: Body()},
     replies={200: Reply("Frames of rows, closed by an error or the end.", {"application/vnd.lakerunner.frames": ANY})},
-    errors=(401, 413, 422, 503),
+    errors=(401, 403, 413, 415, 422, 503),
     security=WORKER_KEY,
 )
 _logger = logging.getLogger("lakerunner.api.worker")
@@ -44,22 +45,32 @@ _logger = logging.getLogger("lakerunner.api.worker")
 
 @dataclass(frozen=True)
 class WorkerApi:
-    """`key` is the secret of this cluster; empty on loopback only. `threads`: as many as units may run or wait, and
+    """`key` is the secret of this cluster; empty on loopback only, where `names` are further names of this machine
+    (`api/keyless.py`). `threads`: as many as units may run or wait, and
     a few; with fewer, units that wait would keep those that run from being read."""
 
     run: Callable[[Unit], Answer]
     key: str
     threads: CapacityLimiter
+    names: frozenset[str] = frozenset()
 
     def routes(self) -> list[Route]:
         return [Endpoint("/internal/v1/run", self.execute, POST=RUN)]
 
     async def execute(self, request: Request) -> Response:
-        if not hmac.compare_digest(request.headers.get(KEY_HEADER, ""), self.key):
-            raise NotAuthenticated("this worker takes units only from a query-api with its worker_key")
-        unit = unit_from_bytes(await read_body(request, UNIT_MAX_BYTES))
+        self._authenticate(request)
+        require_json(request)
+        unit = unit_from_bytes(await read_body(request, UNIT_LIMIT))
         answer = self.run(unit)
         return Stream(_frames(answer, self.threads), "application/vnd.lakerunner.frames", answer.close)
+
+    def _authenticate(self, request: Request) -> None:
+        shown = set(request.headers.getlist(KEY_HEADER)) or {""}
+        # As bytes: compare_digest raises for text beyond ASCII. Headers are decoded as Latin-1.
+        if len(shown) > 1 or not hmac.compare_digest(shown.pop().encode("latin-1"), self.key.encode()):
+            raise NotAuthenticated("this worker takes units only from a query-api with its worker_key")
+        if not self.key:
+            refuse_foreign(request.headers.items(), self.names)
 
 
 async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[bytes]:

@@ -27,7 +27,8 @@ from lakerunner.query.workers import Worker
 
 _CONNECT_SECONDS = 3.0
 _CONNECTIONS = 1024
-# Less than the 5 s after which a worker closes an idle connection: a unit must not be sent into one that just closes.
+# Far less than the time after which a worker closes an idle connection (api/http_protocol.py): a unit must not be sent
+# into one that just closes.
 _IDLE_SECONDS = 2.0
 _LATER = {Busy.http_status, Unavailable.http_status}
 
@@ -38,7 +39,7 @@ class RemoteWorkers:
     def __init__(self, addresses: Addresses, key: str, read_seconds: float) -> None:
         self._addresses = addresses
         self._client = httpx.Client(
-            headers={KEY_HEADER: key},
+            headers={KEY_HEADER: key, "content-type": "application/json"},
             timeout=httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS),
         )

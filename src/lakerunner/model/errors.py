@@ -6,6 +6,7 @@
     │   ├── NotAllowed          403: asks for what its key may not see or do
     │   ├── NotFound            404: names something that is not there
     │   ├── TooLarge            413: past a limit, which the message names
+    │   ├── BadMediaType        415: the body is of a type that is not read here
     │   └── TooLong             400: past the time that a query may run
     ├── Unavailable         nobody: a dependency is away, try the same again later
     │   ├── Crashed             the process that did the work died at it: perhaps the work is to blame
@@ -73,6 +74,12 @@ class TooLarge(UserError):
     """The request, or its answer, is past a limit."""
 
     http_status = 413
+
+
+class BadMediaType(UserError):
+    """The body is of a media type that is not read here."""
+
+    http_status = 415
 
 
 class TooLong(UserError):

@@ -28,15 +28,14 @@ class _Waiter:
 
 
 class Slots:
-    """`at_once` have a place, `waiting` more wait for one, three quarters of them of one organization at most, each for
-    `seconds`. Safe to use from many threads."""
+    """`at_once` have a place, `waiting` more of one organization wait, and twice as many of all, each for `seconds`.
+    Safe to use from many threads."""
 
     def __init__(self, at_once: int, *, waiting: int = 64, seconds: float = 60.0) -> None:
         if at_once < 1:
             raise ValueError(f"{at_once} slots: nothing could ever run")
         self.at_once = at_once
         self.waiting = waiting
-        self._of_one = max(1, waiting * 3 // 4)
         self._seconds = seconds
         self._lock = Lock()
         self._running: Counter[UUID] = Counter()
@@ -46,6 +45,10 @@ class Slots:
     def most(self) -> int:
         """That can run at once, with the places of organizations that would have none."""
         return 2 * self.at_once
+
+    @property
+    def most_in_line(self) -> int:
+        return 2 * self.waiting
 
     @property
     def free(self) -> int:
@@ -75,7 +78,7 @@ class Slots:
                 self._admit(waiter)
                 return waiter
             own = sum(one.organization == organization for one in self._queue)
-            if len(self._queue) >= self.waiting or own >= self._of_one:
+            if len(self._queue) >= self.most_in_line or own >= self.waiting:
                 raise Busy(
                     f"the worker runs {self._running.total()} units and {len(self._queue)} wait: try again later"
                 )

@@ -16,12 +16,13 @@ import orjson
 
 from lakerunner.api.errors import error_from
 from lakerunner.model.errors import LakerunnerError, Unavailable
-from lakerunner.services.home import ADDRESS
+from lakerunner.services.home import ADDRESS, token_in
 from lakerunner.settings import Settings
 
 _ROW = b'data: {"type":"result","data":'
 _DEGRADED = "lakerunner-degraded"
 _WARNINGS = "lakerunner-warnings"
+_JSON = {"content-type": "application/json"}
 _SQL, _PROMQL = "/api/v1/sql", "/api/v1/metrics/query"
 Row = dict[str, Any]
 OnProgress = Callable[[int, int], None]
@@ -130,8 +131,8 @@ class Client:
         if url:
             return cls(url.rstrip("/"), key)
         address = settings.home / ADDRESS
-        try:
-            return cls(address.read_text().strip(), key)
+        try:  # an address that the lake wrote itself may have the token that it wrote, no other
+            return cls(address.read_text().strip(), key or token_in(settings.home))
         except FileNotFoundError:
             raise Unavailable(
                 f"nothing runs with home {settings.home}: start `lakerunner up --home {settings.home}`, "
@@ -199,7 +200,7 @@ class Client:
     @contextmanager
     def _asked(self, path: str, body: Mapping[str, Any]) -> Iterator[httpx.Response]:
         try:
-            with self._http.stream("POST", path, content=orjson.dumps(dict(body))) as response:
+            with self._http.stream("POST", path, content=orjson.dumps(dict(body)), headers=_JSON) as response:
                 if response.status_code != 200:
                     response.read()
                     raise _error_in(response)

@@ -270,7 +270,7 @@ def _invite(console: Console, url: str, home: Path) -> None:
 The shop goes on, and so does the lake. Ask more, in another terminal:
   .venv/bin/lakerunner sql --home {home} "select service_name, count(*) from logs group by 1"
   .venv/bin/lakerunner promql --home {home} "sum by (job) (rate(shop_requests_total[5m]))"
-  curl -s {url}/api/v1/sql -d '{{"query": "select count(*) as n from logs"}}'
+  curl -s {url}/api/v1/sql -H 'content-type: application/json' -d '{{"query": "select count(*) as n from logs"}}'
 Ctrl-C stops everything; the next run goes on with this data.""",
         highlight=False,
     )

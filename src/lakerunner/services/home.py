@@ -1,14 +1,19 @@
-"""The home of a lake: one process at a time serves from it, and `HOME/address` tells where, while it does."""
+"""The home of a lake: one process at a time serves from it. While it does, `HOME/address` names its URL.
+
+`HOME/token` holds a secret that is as good as a key of the default organization with every role: who can read the
+directory may administer the lake, and a web page, which can reach the address, cannot read it."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 from pathlib import Path
 
 from lakerunner.model.errors import UserError
 
 ADDRESS = "address"
+TOKEN = "token"  # noqa: S105 - the name of its file
 
 
 class Home:
@@ -29,6 +34,9 @@ class Home:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         self._address.unlink(missing_ok=True)
+        self._token = directory / TOKEN
+        self.token = f"lrt_{secrets.token_urlsafe(32)}"
+        _write_private(self._token, self.token)
 
     def announce(self, url: str) -> None:
         """Last of all, so that whoever finds the file finds everything up."""
@@ -38,4 +46,25 @@ class Home:
 
     def close(self) -> None:
         self._address.unlink(missing_ok=True)
+        self._token.unlink(missing_ok=True)
         os.close(self._lock)
+
+
+def token_in(directory: Path) -> str | None:
+    """Return the token of the process that serves from this home; None if there is none or it cannot be read."""
+    try:
+        return (directory / TOKEN).read_text().strip() or None
+    except OSError:
+        return None
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, at any moment and whatever stood there before."""
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, f"{text}\n".encode())
+    finally:
+        os.close(file)
+    draft.replace(path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
+import re
+import resource
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,8 +14,10 @@ from threading import Lock
 
 from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.http_protocol import Bounds
 from lakerunner.api.key_cache import Ages, KeyCache
 from lakerunner.api.limits import Capacity, QueryLimits
+from lakerunner.api.server import is_loopback
 from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
@@ -50,6 +55,7 @@ from lakerunner.services.work import WorkParts
 from lakerunner.settings import Settings
 
 _SLOTS_FOR_BOTH = 4  # with a quarter of so many, compaction and rollup have one each
+_ORIGIN = re.compile(r"https?://[^/?#\s@]+")
 _KEYLESS = b""  # no digest of any secret
 _QUERY_SPARK = ("shared", "own", "off")
 
@@ -66,9 +72,10 @@ class Parts:
     bus: Bus
     keys: KeyCache
     spark: ProcessSpark
+    token: str = ""  # of its home (services/home.py); empty: it has none
 
 
-def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
+def open_parts(settings: Settings, runtime: Runtime, say: Say, token: str = "") -> Parts:
     index = open_index(settings, runtime, say)
     address = store_address(settings)
     store = open_store(address)
@@ -85,6 +92,7 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
         bus,
         open_key_cache(settings, index),
         ProcessSpark(settings, runtime),
+        token,
     )
 
 
@@ -179,8 +187,9 @@ def open_key_cache(settings: Settings, index: Index) -> KeyCache:
     return KeyCache(find, Ages(settings.key_cache_seconds, settings.key_cache_away_seconds), time.monotonic)
 
 
-def authenticator(keys: KeyCache, loopback: bool) -> Authenticator:
-    """On loopback a request without a key is of the default organization; elsewhere a key is needed."""
+def authenticator(keys: KeyCache, host: str, token: str = "") -> Authenticator:
+    """Make the authenticator of a server on this host. On loopback a request without a key belongs to the default
+    organization; elsewhere a key is needed. The token of our home stands for the default organization everywhere."""
 
     def keyless_share() -> Share:
         with suppress(Unavailable):  # nobody is kept out because limits cannot be looked up
@@ -188,7 +197,43 @@ def authenticator(keys: KeyCache, loopback: bool) -> Authenticator:
                 return caller.share
         return Share()
 
-    return Authenticator(keys.caller, DEFAULT_ORGANIZATION if loopback else None, keyless_share)
+    def caller_of(secret: str) -> Caller | None:
+        if token and hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), token.encode()):
+            return Caller(DEFAULT_ORGANIZATION, None, EVERY_ROLE, keyless_share())
+        return keys.caller(secret)
+
+    keyless = DEFAULT_ORGANIZATION if is_loopback(host) else None
+    return Authenticator(caller_of, keyless, keyless_share, own_names(host))
+
+
+def own_names(host: str) -> frozenset[str]:
+    """Return the names by which requests without a key may call a server on this host, besides localhost."""
+    return frozenset({host.lower()})
+
+
+def http_bounds(settings: Settings) -> Bounds:
+    """Return the bounds of an HTTP server. Connections take at most half of the files that the process may open: when
+    no file is left, a connection cannot even be refused."""
+    wanted = settings.http_max_connections
+    if wanted < 1:
+        raise UserError(f"setting http_max_connections is {wanted}: it must be greater than 0")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = max(soft, 2 * wanted + 1024)
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return Bounds(connections=wanted if soft == resource.RLIM_INFINITY else min(wanted, soft // 2))
+
+
+def web_origins(settings: Settings) -> tuple[str, ...]:
+    """Return the origins of the setting `cors_origins`; UserError if one is not an origin."""
+    origins = tuple(one.strip() for one in settings.cors_origins.split(",") if one.strip())
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise UserError(
+                f"setting cors_origins: {origin!r} is not an origin: write https://host or https://host:port"
+            )
+    return origins
 
 
 def open_query_limits(settings: Settings) -> QueryLimits:

@@ -28,6 +28,7 @@ from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
 from lakerunner.api.sql import SqlApi
 from lakerunner.api.work import WorkApi
 from lakerunner.api.worker import WorkerApi
+from lakerunner.model.errors import UserError
 from lakerunner.model.merging import MergeLimits
 from lakerunner.model.signal import SIGNALS
 from lakerunner.objects.store import ObjectStore
@@ -45,6 +46,7 @@ from lakerunner.services.otlp_ports import open_otlp_ports
 from lakerunner.services.parts import (
     Parts,
     authenticator,
+    http_bounds,
     open_engine,
     open_metrics_engine,
     open_outgrown,
@@ -52,7 +54,9 @@ from lakerunner.services.parts import (
     open_sandboxes,
     open_worker,
     open_workers,
+    own_names,
     refuse_open_worker,
+    web_origins,
     work_parts,
 )
 from lakerunner.services.queue_door import QueueDoor
@@ -209,12 +213,13 @@ def add_query_api(parts: Parts, say: Say) -> Routes:
 
 
 def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
-    refuse_open_worker(settings, _is_loopback(settings))
+    host = parse_address(settings.listen)[0]
+    refuse_open_worker(settings, is_loopback(host))
     sandboxes = open_sandboxes(settings)
     worker = open_worker(settings, store, sandboxes)
     warm_queries_aside(sandboxes)
-    threads = CapacityLimiter(worker.slots.most + worker.slots.waiting + _SPARE_THREADS)
-    return [*WorkerApi(worker.run, settings.worker_key, threads).routes()]
+    threads = CapacityLimiter(worker.slots.most + worker.slots.most_in_line + _SPARE_THREADS)
+    return [*WorkerApi(worker.run, settings.worker_key, threads, own_names(host)).routes()]
 
 
 def add_relay(parts: Parts) -> None:
@@ -226,8 +231,12 @@ def add_relay(parts: Parts) -> None:
 def serve(settings: Settings, runtime: Runtime, routes: Routes) -> HttpServer:
     """Start the process's HTTP server."""
     host, port = parse_address(settings.listen)
-    app = build_app(admin_routes(runtime.health), routes)
-    server = HttpServer(app, bind(host, port), lambda reason: runtime.fail("http", reason))
+    app = build_app(admin_routes(runtime.health), routes, origins=web_origins(settings))
+    listener = bind(host, port)
+    if is_loopback(host) and not is_loopback(listener.getsockname()[0]):
+        listener.close()
+        raise UserError(f"{host} no longer resolves to loopback: set `listen` to a numeric address")
+    server = HttpServer(app, listener, lambda reason: runtime.fail("http", reason), http_bounds(settings))
     server.start()
     runtime.defer("http", server.stop)
     return server
@@ -245,12 +254,8 @@ PARTS: dict[str, AddPart] = {
 }
 
 
-def _is_loopback(settings: Settings) -> bool:
-    return is_loopback(parse_address(settings.listen)[0])
-
-
 def _authenticator(parts: Parts) -> Authenticator:
-    return authenticator(parts.keys, _is_loopback(parts.settings))
+    return authenticator(parts.keys, parse_address(parts.settings.listen)[0], parts.token)
 
 
 def _open_receiver(parts: Parts, announcer: Announcer) -> Receiver:

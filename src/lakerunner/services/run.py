@@ -27,7 +27,7 @@ def run_parts(
     with _running("up" if len(names) > 1 else names[0]) as (runtime, code):
         arm(settings.failpoint)
         home = _home(settings, runtime) if "query-api" in names else None
-        parts = open_parts(settings, runtime, say)
+        parts = open_parts(settings, runtime, say, home.token if home else "")
         routes: Routes = [route for name in names for route in PARTS[name](parts, say)]
         url = serve(settings, runtime, routes).url
         if home:
