@@ -147,14 +147,21 @@ class TwoTenants:
         jvms = 1536 * MIB * (2 if spark else 1)
         return self.idle_bytes + children + caches + int(SETTINGS["PUSH_MAX_WAITING_BYTES"]) + jvms + 512 * MIB
 
-    def _faults_of_b(self, batch: str) -> list[Fault]:
+    def push_as_b(self) -> str:
+        """Push one new line as B and remember it; return what went wrong, or nothing."""
         line = f"{self.b.name}.after.{len(self.pushed)}"
         data = request_of(line, service=self.b.word("svc"), time_ns=time.time_ns())
-        kind = {"content-type": "application/x-protobuf"}
-        push = self.http.post("/v1/logs", content=data, headers=self.headers(self.b, "writer") | kind)
+        headers = self.headers(self.b, "writer") | {"content-type": "application/x-protobuf"}
+        push = self.http.post("/v1/logs", content=data, headers=headers)
         if push.status_code != 200:
-            return [Fault(batch, f"B's push is {push.status_code}", push.text)]
+            return f"push: {push.status_code} {push.text[:200]}"
         self.pushed.append(line)
+        return ""
+
+    def _faults_of_b(self, batch: str) -> list[Fault]:
+        failed = self.push_as_b()
+        if failed:
+            return [Fault(batch, f"B's {failed}")]
         answer = self.ask(self.b, "SELECT count(*) AS n FROM logs WHERE starts_with(message, 'never')")
         if answer.status_code != 200 or answer.json()["rows"] != [{"n": 0}]:
             return [Fault(batch, f"B's query is {answer.status_code}", answer.text)]
@@ -197,12 +204,11 @@ def two_tenants(home: Path, more: Mapping[str, str] | None = None) -> Iterator[T
             keys = dict(pair for made in pool.map(lambda one: _keys(running, one), (a, b)) for pair in made.items())
         tree = Tree(running.process.popen.pid, home)
         made = TwoTenants(running, a, b, keys, canaries, tree)
-        with made.http:
-            _push_rows(made)
-            _limit_processes(tree)
-            made.lasting = tree.lasting()
-            made.idle_bytes = tree.pss()
-            yield made
+        _push_rows(made)
+        limit_processes(tree)
+        made.lasting, made.idle_bytes = tree.lasting(), tree.pss()
+        yield made
+        made.http.close()
 
 
 def _keys(running: Lake, tenant: Tenant) -> dict[tuple[str, str], str]:
@@ -241,7 +247,8 @@ def _push_rows(made: TwoTenants) -> None:
     wait_until(queryable, "the rows of both", 180, made.lake.process.text)
 
 
-def _limit_processes(tree: Tree) -> None:
+def limit_processes(tree: Tree) -> None:
+    """Hold each process to PROCESS_MIB of addresses; a JVM reserves more than it uses."""
     for process in tree.processes():
         if process.name() != "java":
             with suppress(ProcessLookupError, PermissionError):
