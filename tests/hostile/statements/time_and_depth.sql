@@ -168,3 +168,15 @@ SELECT * FROM generate_series(TIMESTAMP '-infinity', TIMESTAMP 'infinity', INTER
 SELECT * FROM generate_series(TIMESTAMP '2024-01-01', TIMESTAMP '2025-01-01', INTERVAL 0 SECOND)
 
 SELECT * FROM generate_series(DATE '0001-01-01', DATE '9999-12-31', INTERVAL 1 MONTH)
+
+-- engine: both
+SELECT regexp_matches(rpad('a', 60, 'a') || '!', '^(a+)+$')
+
+-- engine: both
+SELECT regexp_matches(rpad('a', 60, 'a') || '!', '^(a|aa)+$'), regexp_replace(rpad('a', 60, 'a') || '!', '^(a+)+$', '')
+
+-- engine: both
+SELECT regexp_extract(rpad('x', 1000, 'x'), '(x+x+)+y'), rpad('a', 60, 'a') || '!' SIMILAR TO '(a|a)*b'
+
+-- engine: both
+SELECT count(*) FROM logs WHERE message || rpad('a', 60, 'a') ~ '(.*a){25}b' OR message LIKE '%a%a%a%a%a%a%a%a%a%a%b'
