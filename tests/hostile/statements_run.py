@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +12,8 @@ import httpx
 from hostile.inputs import Statement
 from hostile.two_tenants import Fault, TwoTenants, answer_text
 
-AT_ONCE = 3
+AT_ONCE = {"duckdb": 3, "spark": 1}  # Spark takes few at once, and refuses others with 429
+BUSY_TRIES, BUSY_SECONDS = 5, 2.0
 MOST_HUNG = 3
 HANGS = "no answer: it hangs"
 # Of 5xx, those that say why and that a client may repeat: the statement met a limit or a part that restarts.
@@ -32,7 +34,7 @@ def run_statements(lake: TwoTenants, given: Sequence[Statement], engine: str) ->
         hung.extend(fault for fault in found if fault.what == HANGS)
         return found
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(AT_ONCE[engine]) as pool:
         return [fault for faults in pool.map(judged, given) for fault in faults]
 
 
@@ -42,7 +44,7 @@ def faults_of(lake: TwoTenants, statement: Statement, engine: str) -> list[Fault
     request = statement.request(engine, lake.facts)
     sent = json.dumps(request)  # lone surrogates and all, as their escapes
     try:
-        response = lake.http.post("/api/v1/sql", content=sent, headers=lake.headers(lake.a, "reader"))
+        response = _ask(lake, sent, engine)
     except httpx.TimeoutException:
         return [Fault(place, HANGS, statement.text)]
     except httpx.HTTPError as error:
@@ -50,14 +52,27 @@ def faults_of(lake: TwoTenants, statement: Statement, engine: str) -> list[Fault
     text = answer_text(response)
     leaks = [*lake.leaks(sent, text), *(word for word in statement.never if word.lower() in text.lower())]
     found = [Fault(place, f"the answer holds {leak!r}", text) for leak in leaks]
-    if not _is_expected(statement.expect, response):
+    if not _is_expected(statement.expect, response, engine):
         what = f"expected {statement.expect}, got {response.status_code}"
         found.append(Fault(place, what, f"{text[:200]} <- {statement.text}"))
     return found
 
 
-def _is_expected(expect: str, response: httpx.Response) -> bool:
+def _ask(lake: TwoTenants, sent: str, engine: str) -> httpx.Response:
+    """Send it, and in Spark again while queries whose clients have left are still being ended."""
+    for _ in range(BUSY_TRIES):
+        response = lake.http.post("/api/v1/sql", content=sent, headers=lake.headers(lake.a, "reader"))
+        if engine == "duckdb" or response.status_code != 429:
+            break
+        time.sleep(BUSY_SECONDS)
+    return response
+
+
+def _is_expected(expect: str, response: httpx.Response, engine: str) -> bool:
+    """Judge the status. Spark knows less of the language, and says so; it has limits of its own, so 413 is not asked."""
     status = response.status_code
+    if engine == "spark" and (expect == "413" or "engine=spark" in _message(response)):
+        expect = "any"
     match expect:
         case "rows":
             return status == 200
