@@ -69,7 +69,7 @@ def _ask(lake: TwoTenants, sent: str, engine: str) -> httpx.Response:
 
 
 def _is_expected(expect: str, response: httpx.Response, engine: str) -> bool:
-    """Judge the status. Spark knows less of the language, and says so; it has limits of its own, so 413 is not asked."""
+    """Judge the status. Spark knows less of the language, and says so; its limits are others than DuckDB's."""
     status = response.status_code
     if engine == "spark" and (expect == "413" or "engine=spark" in _message(response)):
         expect = "any"
