@@ -64,7 +64,7 @@ def test_a_query_of_too_many_words_is_refused() -> None:
 def doubled(depth: int, kind: str) -> str:
     """Names that each read the one before them twice."""
     names = [f"c{n} AS {kind} (SELECT a.x FROM c{n - 1} a, c{n - 1} b)" for n in range(1, depth + 1)]
-    return f"WITH c0 AS (SELECT 1 AS x), {', '.join(names)} SELECT * FROM c{depth}"
+    return f"WITH c0 AS {kind} (SELECT 1 AS x), {', '.join(names)} SELECT * FROM c{depth}"
 
 
 @pytest.mark.parametrize(

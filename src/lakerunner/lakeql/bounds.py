@@ -43,7 +43,7 @@ def _check_relations(tree: exp.Query) -> None:
     for with_ in reversed(list(tree.find_all(exp.With))):  # inner ones first
         for cte in with_.expressions:
             inlined = cte.args.get("materialized") is False
-            weights[cte.alias.lower()] = _relations(cte.this, weights) if inlined else 1
+            weights[cte.alias.lower()] = max(1, _relations(cte.this, weights)) if inlined else 1
     found = _relations(tree, weights)
     if found > MAX_RELATIONS:
         raise TooLarge(f"the query reads {found} relations, more than the {MAX_RELATIONS} allowed")
