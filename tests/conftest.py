@@ -44,6 +44,18 @@ for part in ("connect", "read", "write", "pool"):
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, part, 60.0)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many hostile inputs were tried (tests/hostile); the processes of a crowd report them with their tests."""
+    counts: dict[str, int] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, count in getattr(report, "user_properties", ()):
+                if name.startswith("hostile ") and report.when == "call":
+                    counts[name.removeprefix("hostile ")] = counts.get(name.removeprefix("hostile "), 0) + count
+    if counts:
+        terminalreporter.write_line("hostile: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real telemetry, beside the repo; not part of it."""

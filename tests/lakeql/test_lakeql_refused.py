@@ -61,6 +61,33 @@ def test_a_query_of_too_many_words_is_refused() -> None:
         compile_sql("SELECT " + ",".join(["1"] * 10_001), OWN, NOW)
 
 
+def doubled(depth: int, kind: str) -> str:
+    """Names that each read the one before them twice."""
+    names = [f"c{n} AS {kind} (SELECT a.x FROM c{n - 1} a, c{n - 1} b)" for n in range(1, depth + 1)]
+    return f"WITH c0 AS {kind} (SELECT 1 AS x), {', '.join(names)} SELECT * FROM c{depth}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "count"),
+    [
+        ("SELECT 1 FROM range(2) a0" + "".join(f", range(2) a{n}" for n in range(1, 100)), None),
+        ("SELECT 1 FROM range(2) a0" + "".join(f", range(2) a{n}" for n in range(1, 101)), 101),
+        ("SELECT 1 FROM logs a0" + "".join(f", logs a{n}" for n in range(1, 1000)), 1000),
+        (doubled(40, ""), None),
+        (doubled(40, "MATERIALIZED"), None),
+        (doubled(4, "NOT MATERIALIZED"), None),
+        (doubled(20, "NOT MATERIALIZED"), 3_145_726),
+    ],
+)
+def test_a_query_of_too_many_relations_is_refused(sql: str, count: int | None) -> None:
+    """Their planning cannot be interrupted; a name that is planned wherever it stands counts each time."""
+    if count is None:
+        assert compile_sql(sql, OWN, NOW).sql
+    else:
+        with pytest.raises(TooLarge, match=f"reads {count} relations, more than the 100 allowed"):
+            compile_sql(sql, OWN, NOW)
+
+
 def test_parameters_hold_no_more_than_a_text_could() -> None:
     sql = "SELECT 1 FROM logs WHERE severity_number IN $1 AND message <> $2"
     given = {"1": list(range(MAX_VALUES - 1)), "2": "x" * MAX_CHARACTERS}

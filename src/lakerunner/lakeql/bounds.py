@@ -14,20 +14,43 @@ from sqlglot import exp
 
 from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.source import Source
+from lakerunner.model.errors import TooLarge
 
 MAX_PADDED = 1_000
 MAX_REPLACEMENT = 100
 MAX_LIST = 1_000
 MAX_TABLE = 1_000_000
+MAX_RELATIONS = 100
 _WIDE_FORMAT = re.compile(r"\d{4}|\*|\{[^}]*\{")
 
 
 def check_bounds(tree: exp.Query, constants: Constants, source: Source) -> None:
+    _check_relations(tree)
     for node in tree.find_all(exp.Anonymous, exp.Lambda, exp.Comprehension):
         if isinstance(node, exp.Anonymous):
             _check_call(node, constants, source)
         elif node.parent and node.parent.find_ancestor(exp.Lambda, exp.Comprehension):
             raise source.error("a lambda inside a lambda is not available", node)
+
+
+def _check_relations(tree: exp.Query) -> None:
+    """Refuse a query over more relations than a planner orders in a bearable time, which no clock interrupts.
+
+    A NOT MATERIALIZED name is planned again wherever it stands, so it counts as all that its query reads: twenty names,
+    each of which reads the one before it twice, are a million relations.
+    """
+    weights: dict[str, int] = {}
+    for with_ in reversed(list(tree.find_all(exp.With))):  # inner ones first
+        for cte in with_.expressions:
+            inlined = cte.args.get("materialized") is False
+            weights[cte.alias.lower()] = max(1, _relations(cte.this, weights)) if inlined else 1
+    found = _relations(tree, weights)
+    if found > MAX_RELATIONS:
+        raise TooLarge(f"the query reads {found} relations, more than the {MAX_RELATIONS} allowed")
+
+
+def _relations(query: exp.Expr, weights: dict[str, int]) -> int:
+    return sum(weights.get(table.name.lower(), 1) for table in query.find_all(exp.Table))
 
 
 def _check_call(call: exp.Anonymous, constants: Constants, source: Source) -> None:

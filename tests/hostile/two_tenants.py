@@ -1,0 +1,260 @@
+"""A real `lakerunner up` with two organizations: A attacks, B's rows carry marks that must never reach A.
+
+Every value of B begins with a random word (suites/tenants.py), the server's environment holds random canaries, and the
+limits are small, so that what outgrows them does so within seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from hostile.process_tree import MIB, Tree, alive
+from servers.lake import Lake, lake, wait_until
+from suites.requests import request_of
+from suites.tenants import Tenant
+
+QUERY_MEMORY_MIB = 256
+QUERY_CONCURRENCY = 4
+QUERY_SECONDS = 4
+SETTINGS = {
+    "QUERY_MEMORY": f"{QUERY_MEMORY_MIB}MB",
+    "QUERY_SECONDS": str(QUERY_SECONDS),
+    "QUERY_THREADS": "1",
+    "QUERY_CONCURRENCY": str(QUERY_CONCURRENCY),
+    "QUERY_MAX_ROWS": "100000",
+    "QUERY_SPOOL_BYTES": str(64 * MIB),
+    "ORG_QUERIES_PER_SECOND": "100000",
+    "METRICS_MAX_SAMPLES": "2000000",
+    "METRICS_CACHE_BYTES": str(64 * MIB),
+    "RESULT_CACHE_BYTES": str(8 * MIB),
+    "REQUEST_MAX_BYTES": str(4 * MIB),
+    "PUSH_MAX_WAITING_BYTES": str(64 * MIB),
+    "WORKER_UNITS": "2",
+}
+# Safety net for the machine, not a limit of the product: a build without the sandbox may take all memory there is.
+PROCESS_MIB = 8192
+# An answer may take as long as a query may, and what a busy machine adds to that.
+ANSWER_SECONDS = QUERY_SECONDS + 30
+_CANARIES = (
+    *("LAKERUNNER_WORKER_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    *("AZURE_STORAGE_KEY", "HOSTILE_CANARY"),
+)
+_SPARK_CANARY = "spark.hostile.canary"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What was wrong with the answer to one input."""
+
+    place: str
+    what: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what} {self.detail[:400]}".rstrip()
+
+
+@dataclass
+class TwoTenants:
+    """`keys` by (tenant's name, role), `canaries` by their variables; `lasting` are processes that must not end."""
+
+    lake: Lake
+    a: Tenant
+    b: Tenant
+    keys: Mapping[tuple[str, str], str]
+    canaries: Mapping[str, str]
+    tree: Tree
+    lasting: dict[int, str] = field(default_factory=dict)
+    idle_bytes: int = 0
+    pushed: list[str] = field(default_factory=list)
+
+    def headers(self, tenant: Tenant, role: str = "admin") -> dict[str, str]:
+        return {"x-api-key": self.keys[tenant.name, role]}
+
+    @cached_property
+    def http(self) -> httpx.Client:
+        # A connection for each request: the server may close one after an answer that it gives.
+        limits = httpx.Limits(max_connections=32, max_keepalive_connections=0)
+        return httpx.Client(base_url=self.lake.url, timeout=ANSWER_SECONDS, limits=limits)
+
+    @cached_property
+    def marks(self) -> frozenset[str]:
+        """What no answer to A may hold, in lower case: B's values and ids, the server's secrets and directories."""
+        b = self.b
+        kinds = ("svc", "pod", "podval", "scope", "msg", "key", "val", "tier", "metric", "unit", "about", "span", "org")
+        words = {b.word(what) for what in kinds} | {f"{b.name}.after."}
+        words |= {word.replace(".", "_") for word in words} | {b.name[::-1], b.name.encode().hex()}
+        ids = {str(b.organization.id), b.trace.hex()}
+        secret = {*self.canaries.values(), *self.keys.values(), str(self.lake.home)}
+        return frozenset(word.lower() for word in words | ids | secret)
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """What inputs may name: `{{b_organization}}` and the like."""
+        found = {"home": str(self.lake.home), "port": self.lake.url.rpartition(":")[2]}
+        for letter, tenant in (("a", self.a), ("b", self.b)):
+            found |= {
+                f"{letter}_organization": str(tenant.organization.id),
+                f"{letter}_name": tenant.organization.name,
+                f"{letter}_service": tenant.word("svc"),
+                f"{letter}_metric": tenant.word("metric").replace(".", "_"),
+                f"{letter}_segment": self._segment(tenant),
+            }
+        found |= {f"a_{role}_key": self.keys[self.a.name, role] for role in ("admin", "reader", "writer")}
+        return found
+
+    def leaks(self, sent: str, answer: str) -> list[str]:
+        """Return the marks in the answer which its request did not hold itself."""
+        low, said = answer.lower(), sent.lower()
+        return sorted(mark for mark in self.marks if mark in low and mark not in said)
+
+    def faults_after(self, batch: str) -> list[Fault]:
+        """Check that the server lives on as before: health, B's push and query, the processes."""
+        found = []
+        lost = {pid: what for pid, what in self.lasting.items() if pid not in alive(self.lasting)}
+        if lost:
+            found.append(Fault(batch, f"processes ended: {lost}", self.lake.process.text()[-400:]))
+        try:
+            health = self.http.get("/healthz")
+            if health.status_code != 200:
+                found.append(Fault(batch, f"/healthz is {health.status_code}", health.text))
+            found += self._faults_of_b(batch)
+        except httpx.HTTPError as error:
+            found.append(Fault(batch, f"the server does not answer: {error!r}", self.lake.process.text()[-400:]))
+        return found
+
+    def memory_bound(self, *, spark: bool = False) -> int:
+        """Return the most bytes that the tree may hold, from the settings.
+
+        Every query may have a child with `query_memory`, and every unit of the worker one; the caches fill up; pushes
+        wait. The JVM's heap may grow to `spark_driver_memory`, and queries in Spark have a second JVM with its workers.
+        """
+        children = (QUERY_CONCURRENCY + int(SETTINGS["WORKER_UNITS"])) * QUERY_MEMORY_MIB * MIB
+        caches = sum(int(SETTINGS[name]) for name in ("METRICS_CACHE_BYTES", "RESULT_CACHE_BYTES"))
+        caches += int(SETTINGS["METRICS_MAX_SAMPLES"]) * 16 * QUERY_CONCURRENCY
+        jvms = 1536 * MIB * (2 if spark else 1)
+        return self.idle_bytes + children + caches + int(SETTINGS["PUSH_MAX_WAITING_BYTES"]) + jvms + 512 * MIB
+
+    def push_as_b(self) -> str:
+        """Push one new line as B and remember it; return what went wrong, or nothing."""
+        line = f"{self.b.name}.after.{len(self.pushed)}"
+        data = request_of(line, service=self.b.word("svc"), time_ns=time.time_ns())
+        headers = self.headers(self.b, "writer") | {"content-type": "application/x-protobuf"}
+        push = self.http.post("/v1/logs", content=data, headers=headers)
+        if push.status_code != 200:
+            return f"push: {push.status_code} {push.text[:200]}"
+        self.pushed.append(line)
+        return ""
+
+    def _faults_of_b(self, batch: str) -> list[Fault]:
+        failed = self.push_as_b()
+        if failed:
+            return [Fault(batch, f"B's {failed}")]
+        answer = self.ask(self.b, "SELECT count(*) AS n FROM logs WHERE starts_with(message, 'never')")
+        if answer.status_code != 200 or answer.json()["rows"] != [{"n": 0}]:
+            return [Fault(batch, f"B's query is {answer.status_code}", answer.text)]
+        known = self.ask(self.b, f"SELECT count(*) AS n FROM logs WHERE contains(message, '{self.b.word('msg')}')")
+        if known.status_code != 200 or known.json()["rows"] != [{"n": self.b.rows}]:
+            return [Fault(batch, f"B's rows are not what they were: {known.status_code}", known.text)]
+        return []
+
+    def ask(self, tenant: Tenant, sql: str, **more: Any) -> httpx.Response:
+        return self.http.post("/api/v1/sql", json={"query": sql, **more}, headers=self.headers(tenant))
+
+    def all_of_b_is_there(self, seconds: float = 120) -> None:
+        """Wait until each line that B pushed and had acknowledged is in the lake, once."""
+        wanted, found = sorted(self.pushed), list[str]()
+
+        def settled() -> bool:
+            answer = self.ask(self.b, f"SELECT message FROM logs WHERE starts_with(message, '{self.b.name}.after.')")
+            found[:] = sorted(row["message"] for row in answer.json().get("rows", ()))
+            return found == wanted
+
+        wait_until(settled, f"{len(wanted)} lines of B", seconds, lambda: f"{len(found)} of {len(wanted)}")
+
+    def _segment(self, tenant: Tenant) -> str:
+        """A stored segment's path, for statements that try to open it."""
+        found = sorted((self.lake.home / "store" / "db" / str(tenant.organization.id)).rglob("*.parquet"))
+        return str(found[0]) if found else f"/db/{tenant.organization.id}/none.parquet"
+
+
+@contextmanager
+def two_tenants(home: Path, more: Mapping[str, str] | None = None) -> Iterator[TwoTenants]:
+    """Start it, create both organizations with keys of every role, push their rows and wait until they are there."""
+    canaries = {name: f"canary{secrets.token_hex(8)}" for name in (*_CANARIES, _SPARK_CANARY)}
+    environment = {f"LAKERUNNER_{name}": value for name, value in (SETTINGS | dict(more or {})).items()}
+    environment |= {name: canaries[name] for name in _CANARIES}
+    environment["LAKERUNNER_SPARK_CONF"] = f"{_SPARK_CANARY}={canaries[_SPARK_CANARY]}"
+    a = Tenant(f"a{secrets.token_hex(6)}", 0xA1, 7)
+    b = Tenant(f"b{secrets.token_hex(6)}", 0xB2, 11)
+    with lake(home, environment) as running:
+        with ThreadPoolExecutor(2) as pool:
+            keys = dict(pair for made in pool.map(lambda one: _keys(running, one), (a, b)) for pair in made.items())
+        tree = Tree(running.process.popen.pid, home)
+        made = TwoTenants(running, a, b, keys, canaries, tree)
+        _push_rows(made)
+        limit_processes(tree)
+        made.lasting, made.idle_bytes = tree.lasting(), tree.pss()
+        yield made
+        made.http.close()
+
+
+def _keys(running: Lake, tenant: Tenant) -> dict[tuple[str, str], str]:
+    organization = tenant.organization
+    made = running.command("orgs", "create", organization.name, "--id", str(organization.id))
+    assert made.returncode == 0, made.stderr
+    key = running.command("keys", "create", "admin", "--org", organization.name, "--role", "admin")
+    assert key.returncode == 0, key.stderr
+    found = {(tenant.name, "admin"): key.stdout.strip()}
+    for name, role in (("reader", "read"), ("writer", "write")):
+        answer = httpx.post(
+            f"{running.url}/api/v1/keys",
+            json={"name": name, "roles": [role]},
+            headers={"x-api-key": found[tenant.name, "admin"]},
+        )
+        assert answer.status_code == 201, answer.text
+        found[tenant.name, name] = answer.json()["secret"]
+    return found
+
+
+def _push_rows(made: TwoTenants) -> None:
+    tables = {"logs": "logs", "metrics": "metrics", "traces": "spans"}
+    for tenant in (made.a, made.b):
+        for signal in tables:
+            headers = made.headers(tenant, "writer") | {"content-type": "application/x-protobuf"}
+            answer = made.http.post(f"/v1/{signal}", content=bytes(tenant.raw(signal, 0).data), headers=headers)
+            assert answer.status_code == 200, answer.text
+
+    def queryable() -> bool:
+        return all(
+            made.ask(tenant, f"SELECT count(*) AS n FROM {table}").json().get("rows", [{"n": 0}])[0]["n"] > 0
+            for tenant in (made.a, made.b)
+            for table in tables.values()
+        )
+
+    wait_until(queryable, "the rows of both", 180, made.lake.process.text)
+
+
+def limit_processes(tree: Tree) -> None:
+    """Hold each process to PROCESS_MIB of addresses; a JVM reserves more than it uses."""
+    for process in tree.processes():
+        if process.name() != "java":
+            with suppress(ProcessLookupError, PermissionError):
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (PROCESS_MIB * MIB, PROCESS_MIB * MIB))
+
+
+def answer_text(response: httpx.Response) -> str:
+    """Return all that a response says, its headers too."""
+    return "\n".join((response.content.decode("utf-8", "replace"), json.dumps(dict(response.headers))))
