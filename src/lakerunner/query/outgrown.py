@@ -42,7 +42,7 @@ class SparkRun(Protocol):
 class Spark(Protocol):
     """Safe to use from many threads."""
 
-    def start(self, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
+    def start(self, organization: UUID, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
         """At once. `segments` are those of each of the plan's scans, in their order."""
 
 
@@ -66,7 +66,7 @@ class Outgrown:
         units = [WorkUnit(organization, leaf, tuple(picked)) for leaf, picked in zip(leaves, segments, strict=True)]
         read = sum(len(unit.segments) for unit in units)
         bound = Running(plan.sql, lambda held: self._bind(held, plan), self._instances.limits, _Nothing())
-        run = self._spark.start(plan, [unit.segments for unit in units])
+        run = self._spark.start(organization, plan, [unit.segments for unit in units])
         account = Account(considered=read, read=read, workers={"spark": read}, warnings=warnings)
         return SparkAnswer(run, bound, account)
 
