@@ -110,7 +110,10 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     os.environ.update(_environment(settings, scratch, dict(conf.getAll())))
     handler = signal.getsignal(signal.SIGINT)
     try:
-        return SparkSession(SparkContext(conf=conf, gateway=_launch(settings, conf, scratch, lock)))
+        context = SparkContext(conf=conf, gateway=_launch(settings, conf, scratch, lock))
+        # It would print a trace on our terminal when the JVM is gone, which we say in our own words.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        return SparkSession(context)
     except Py4JJavaError as error:
         reason = str(error.java_exception.getMessage()).partition("\n")[0]
         _end_jvm(_CLOSE_SECONDS)

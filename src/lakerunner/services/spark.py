@@ -11,7 +11,7 @@ from threading import Condition, Lock
 
 from pyspark.sql import SparkSession
 
-from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
 from lakerunner.objects.open import StoreAddress, with_variables
 from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_queries
 from lakerunner.pipeline.ask.remote import RemoteQueries
@@ -46,10 +46,17 @@ class ProcessSpark:
 
     @contextmanager
     def use(self) -> Iterator[SparkSession]:
-        """Give the session for one job. Opening it takes seconds. Unavailable if it cannot be opened again."""
+        """Give the session for one job. Opening it takes seconds. Unavailable if it cannot be opened again, and
+        whatever goes wrong in the block because the JVM is gone."""
         session = self._enter()
         try:
             yield session
+        except LakerunnerError:
+            raise
+        except Exception as error:
+            if is_alive(session):
+                raise
+            raise Unavailable(f"Spark's Java process has ended: {type(error).__name__}: {error}") from error
         finally:
             with self._state:
                 self._users -= 1
