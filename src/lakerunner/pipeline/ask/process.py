@@ -68,7 +68,7 @@ class Child:
     def __init__(self, popen: subprocess.Popen[bytes], control: socket.socket, memory: str) -> None:
         self.popen = popen
         self.ready = threading.Event()
-        self.was_ready = self.is_closed = False
+        self.was_ready = self.is_closed = self._is_killed = False
         self._control = control
         self._memory = memory
         self._ended = threading.Event()
@@ -78,7 +78,7 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        return not self._ended.is_set() and self.popen.poll() is None
+        return not (self._is_killed or self._ended.is_set()) and self.popen.poll() is None
 
     def connect(self) -> socket.socket:
         """Open a connection for one query. OSError if the process has just ended."""
@@ -93,6 +93,7 @@ class Child:
 
     def kill(self) -> None:
         """End it, its JVM and its workers at once."""
+        self._is_killed = True
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
 

@@ -112,8 +112,9 @@ class RemoteRun:
         try:
             frames.send(connection, frames.REQUEST, pickle.dumps((*self._query, schema)))
         except OSError:
+            error = cancelled() if self._cancelled.is_set() else child.failure(_END_SECONDS)
             self._end()
-            raise cancelled() if self._cancelled.is_set() else child.failure(_END_SECONDS) from None
+            raise error from None
 
     def _next(self) -> tuple[bytes, bytearray]:
         """The next frame. What goes wrong on the way says why the process ended."""
@@ -132,10 +133,11 @@ class RemoteRun:
             told = None
         with self._lock:
             self._answered = True
-            if self._cancelled.is_set() and (told is None or told[0] != frames.FAILURE):
+            if self._connected is None:  # let go by a cancel, which closed the connection
                 raise cancelled()
         if told is None:
-            raise child.failure(_END_SECONDS)
+            error = child.failure(_END_SECONDS)  # waits for its end, so that no other query is given to it
+            raise cancelled() if self._cancelled.is_set() else error
         if told[0] not in (frames.ROWS, frames.END, frames.FAILURE):
             raise self._over(child, Crashed("Spark for queries sent what is no answer"))
         return told
