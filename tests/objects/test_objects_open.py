@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.objects.keys import is_key
-from lakerunner.objects.open import StoreAddress, open_store, shared_store
+from lakerunner.objects.open import StoreAddress, open_store, shared_store, with_variables
 
 SECRET = "a-very-secret-value"
 GOOGLE_ACCOUNT = {"private_key": "", "private_key_id": "", "client_email": "", "disable_oauth": True}
@@ -144,3 +144,27 @@ def test_whatever_is_a_key_can_be_stored(key: str) -> None:
         store.put(key, b"x")
         assert [meta.key for meta in store.list("")] == [key]
         store.delete([key])
+
+
+def test_an_address_takes_the_vendors_variables_along() -> None:
+    """For Spark's tasks, whose environment has none of them."""
+    aws = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ROLE_ARN": "role", "AWS_REGION": "far"}
+    others = {"AWS_PROFILE": "unknown to obstore", "DATABASE_URL": SECRET, "AZURE_STORAGE_ACCOUNT_NAME": "another"}
+    named = {name.lower(): value for name, value in aws.items()}
+    assert dict(with_variables(StoreAddress("s3://lake"), aws | others).options) == named
+    own = (("access_key_id", "mine"), ("secret_access_key", "mine"), ("allow_http", "true"))
+    both = with_variables(StoreAddress("s3://lake", own), aws | others)
+    assert both.options == (*own, ("aws_region", "far"), ("aws_role_arn", "role"))
+    assert SECRET not in repr(both)
+    azure = with_variables(StoreAddress("az://lake"), others)
+    assert azure.options == (("azure_storage_account_name", "another"),)
+    for url in ("file:///lake", "memory://lake", "ftp://lake"):
+        assert with_variables(StoreAddress(url), aws | others) == StoreAddress(url)
+
+
+def test_a_store_opens_by_variables_that_its_address_took_along(closed_port: int) -> None:
+    endpoint = f"http://127.0.0.1:{closed_port}"
+    variables = {"AWS_ENDPOINT_URL": endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": SECRET}
+    bare = StoreAddress("s3://lake", (("allow_http", "true"),), 0, 5.0)
+    with pytest.raises(Unavailable, match="cannot read 'x'"):
+        open_store(with_variables(bare, variables)).get("x", max_bytes=1)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from lakerunner.bus.topics import IngestBox
 from lakerunner.demo.shop import Shop
+from lakerunner.model.errors import Unavailable
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split
@@ -99,5 +100,5 @@ def test_a_dead_driver_jvm_is_told_and_closed(spark: SparkSession, box: IngestBo
         running = pool.submit(ingest_box, spark, box, address, LIMITS)
         wait_for_tasks(spark)
         jvm(spark).kill()
-        with pytest.raises(RuntimeError, match="Spark's Java process has ended"):
+        with pytest.raises(Unavailable, match="Spark's Java process has ended"):
             running.result(timeout=30)

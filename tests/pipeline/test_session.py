@@ -23,6 +23,8 @@ from servers.spark import spark_session, spark_settings
 
 pytestmark = pytest.mark.heavy
 
+SECRETS = {"DATABASE_URL": "postgres://secret", "LAKERUNNER_X": "secret", "AWS_SECRET_ACCESS_KEY": "secret"}
+
 # Prints its processes once a task runs on both slots, then waits for its end.
 _PROCESS = """
 import json, os, sys, threading, time
@@ -72,8 +74,11 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def session(work: Path) -> Iterator[SparkSession]:
+    os.environ |= SECRETS  # of this process; the session must not hand them on
     with spark_session(work, spark_app_label="mine", spark_driver_extraJavaOptions="-Dlabel=mine") as opened:
         yield opened
+    for name in SECRETS:
+        del os.environ[name]
 
 
 def jvm(session: SparkSession) -> psutil.Process:
@@ -95,6 +100,20 @@ def test_workers_are_born_with_what_tasks_need(session: SparkSession) -> None:
 
     answer = session.sparkContext.parallelize([0], 1).map(loaded).first()
     assert answer == ["pyarrow", "lakerunner.pipeline.segments"]
+
+
+def test_neither_java_nor_workers_have_our_secrets(session: SparkSession) -> None:
+    variables = dict(session.sparkContext.parallelize([0], 1).flatMap(lambda _: os.environ.items()).collect())
+    assert {"PATH", "PYSPARK_PYTHON"} <= set(variables)
+    java = jvm(session).environ()
+    assert {"PATH", "JAVA_HOME"} <= set(java)
+    for environment in (variables, java):
+        assert not set(SECRETS) & set(environment)
+        assert "secret" not in str(list(environment.values()))
+
+
+def test_a_statement_is_read_as_it_is_written(session: SparkSession) -> None:
+    assert session.sql("SELECT '${env:PATH}' AS v").collect()[0].v == "${env:PATH}"
 
 
 def test_it_listens_on_loopback_only(session: SparkSession) -> None:
@@ -200,3 +219,10 @@ def test_a_master_that_is_none_is_named_and_leaves_no_jvm(tmp_path: Path, master
 
 def java_children() -> set[int]:
     return {child.pid for child in psutil.Process().children() if "java" in child.name()}
+
+
+def test_spark_reads_no_variable_into_a_statement_whatever_the_settings_say(tmp_path: Path) -> None:
+    for value in ("true", "TRUE", " yes"):
+        with pytest.raises(UserError, match=r"spark_conf: spark.sql.variable.substitute must be false"):
+            spark_settings(tmp_path, spark_sql_variable_substitute=value)
+    assert spark_settings(tmp_path, spark_sql_variable_substitute="False").master == "local[2]"

@@ -5,11 +5,14 @@ does not have is refused by name and place.
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pyarrow as pa
@@ -20,13 +23,16 @@ from sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of
 from test_query_metrics import request as metrics_request
 from test_query_spans import request as spans_request
 
-from lakerunner.model.errors import Absent, Corrupt, Crashed, TooLarge, UserError
+from lakerunner.model.errors import Absent, Corrupt, Crashed, TooLarge, Unavailable, UserError
+from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS, TRACES
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress
-from lakerunner.pipeline.ask.run import AskLimits, SparkQueries, explained
+from lakerunner.pipeline.ask.run import AskLimits, SparkQueries, SparkRun, explained, own_session, refuse_substitution
 from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.session import SUBSTITUTE
+from lakerunner.plan.spark import SparkPlan
 from lakerunner.query.engine import Engine, Question
 from lakerunner.query.footers import read_footer
 from lakerunner.query.outgrown import Outgrown
@@ -48,11 +54,21 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield opened
 
 
+@dataclass(frozen=True)
+class Here:
+    """Queries in the session of this process, which tests can look into. tests/query/test_spark_process.py has those of
+    the process that the API starts."""
+
+    queries: SparkQueries
+
+    def start(self, _organization: UUID, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
+        return self.queries.start(plan, segments)
+
+
 def spark_engine(lake: Lake, session: SparkSession, seconds: float = 120.0, max_rows: int = 100_000) -> Engine:
     address = StoreAddress((lake.directory / "store").as_uri())
-    queries = SparkQueries(lambda: session, address, AskLimits(seconds, max_rows))
-    sandboxes = lake.sandboxes()
-    return lake.engine(outgrown=Outgrown(queries, sandboxes))
+    queries = SparkQueries(session, address, AskLimits(seconds, max_rows))
+    return lake.engine(outgrown=Outgrown(Here(queries), lake.sandboxes()))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +145,41 @@ def test_random_sql_is_answered_as_duckdb_does(both: Engine) -> None:
 @pytest.mark.slow
 def test_more_random_sql_is_answered_as_duckdb_does(both: Engine) -> None:
     check_random(both, range(8, 100))
+
+
+DOLLARS = "${env:PATH} ${system:user.dir} ${spark.app.name} $ {x} \\u0024{env:PATH}"
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        (f"SELECT '{DOLLARS}' AS v", {}),
+        ("SELECT $1 AS v", {"1": DOLLARS}),
+        (f"SELECT concat('{DOLLARS}', '') AS v FROM logs LIMIT 1", {}),
+        (f"SELECT max(v) AS v FROM (SELECT CASE WHEN message IS NULL THEN '' ELSE '{DOLLARS}' END AS v FROM logs)", {}),
+    ],
+)
+def test_nothing_is_put_in_the_place_of_a_dollar(both: Engine, sql: str, parameters: dict[str, Any]) -> None:
+    """Spark would replace ${env:NAME} in the text of a statement by the server's variable."""
+    for engine in ("duckdb", "spark"):
+        answer = both.sql(OWN, Question(sql, NOW, parameters=parameters, engine=engine))
+        assert [row for batch in answer for row in batch.to_pylist()] == [{"v": DOLLARS}]
+
+
+def test_a_message_with_a_dollar_is_found_as_it_is_written(tmp_path: Path, session: SparkSession) -> None:
+    lake = Lake(tmp_path)
+    lake.add([Record(START, message="${env:PATH}"), *[Record(START, message=os.environ["PATH"])] * 2])
+    engine = spark_engine(lake, session)
+    sql = "SELECT count(*) AS n FROM logs WHERE message = '${env:PATH}'"
+    assert by_spark(engine, sql).to_pylist() == answer_of(engine, sql).to_pylist() == [{"n": 1}]
+
+
+def test_no_query_is_run_where_variables_would_be_put_into_it(session: SparkSession) -> None:
+    own = own_session(session)
+    refuse_substitution(own)
+    own.conf.set(SUBSTITUTE, "true")
+    with pytest.raises(Unavailable, match=f"{SUBSTITUTE} is not false"):
+        refuse_substitution(own)
 
 
 def test_an_account_says_what_was_read(both: Engine) -> None:

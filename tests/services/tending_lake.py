@@ -4,6 +4,7 @@ rows only, or fail as they are told to."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -147,12 +148,12 @@ class Lake:
         self.probes += 1
 
     def compaction(self, **changes: int) -> Worker[CompactBox, CompactWork]:
-        spark: Any = None
+        spark: Any = nullcontext  # of None: the jobs need no session
         kind = Compaction(self.index, spark, ADDRESS, MERGE, LIMITS, self.jobs.compact)
         return Worker(kind, self.bus, self.worker_parts(**changes), lambda: self.now)
 
     def rollups(self, **changes: int) -> Worker[RollupBox, Planned]:
-        spark: Any = None
+        spark: Any = nullcontext  # of None: the jobs need no session
         kind = Rollup(self.index, spark, ADDRESS, LIMITS, self.jobs.rollup)
         return Worker(kind, self.bus, self.worker_parts(**changes), lambda: self.now)
 

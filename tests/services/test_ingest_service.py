@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Barrier
 
@@ -124,7 +125,7 @@ def parts(
     lake: Lake, spark: SparkSession, address: StoreAddress, failpoint: str = "", attempts: int = 3
 ) -> IngestParts:
     limits = IngestLimits(LIMITS.object_max_bytes, LIMITS.task_max_bytes, failpoint)
-    return IngestParts(lake.index, spark, address, limits, attempts)
+    return IngestParts(lake.index, lambda: nullcontext(spark), address, limits, attempts)
 
 
 def test_of_overlapping_boxes_each_object_comes_once(

@@ -12,15 +12,15 @@ identities give. A failed request is tried again after a pause that grows expone
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from lakerunner.model.errors import UserError
@@ -55,6 +55,13 @@ _CLIENT_OPTIONS = {
 # one that trickles, after timeout.
 _CLIENT_DEFAULTS = {"connect_timeout": "5s", "read_timeout": "30s", "timeout": "5min"}
 _BACKOFF = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2}
+
+# Variables of the environment that obstore reads, by the start of their names.
+_VARIABLES = {
+    "s3": (S3Store, ("AWS_",)),
+    "gs": (GCSStore, ("GOOGLE_", "SERVICE_ACCOUNT")),
+    "az": (AzureStore, ("AZURE_", "MSI_ENDPOINT", "IDENTITY_")),
+}
 
 # The content of the memory stores, by URL; it lives as long as the process.
 _MEMORIES: dict[str, MemoryStore] = {}
@@ -98,6 +105,32 @@ def shared_store(address: StoreAddress) -> ObjectStore:
     """The one client of this process for the address: connections and credentials are kept across tasks. A directory
     that is not there is not made: it is a store that is away, and its objects are not gone."""
     return _opened(address)
+
+
+def with_variables(address: StoreAddress, environment: Mapping[str, str]) -> StoreAddress:
+    """Return the address with the vendor's variables among its options, for a process whose environment lacks them:
+    Spark's have none of our secrets (pipeline/environment.py). The address's own options win."""
+    kind, prefixes = _VARIABLES.get(address.url.partition("://")[0], (None, ()))
+    if kind is None:
+        return address
+    config = {name: value for name, value in address.options if name not in _CLIENT_OPTIONS}
+    added: dict[str, str] = {}
+    for variable in sorted(name for name in environment if name.startswith(prefixes)):
+        option = variable.lower()
+        if _is_new_option(kind, {**config, **added, option: environment[variable]}):
+            added[option] = environment[variable]
+    return replace(address, options=(*address.options, *added.items()))
+
+
+def _is_new_option(kind: Callable[..., Any], config: dict[str, str]) -> bool:
+    """Return whether obstore knows all names of the config, and none of them twice (`endpoint`, `aws_endpoint`)."""
+    try:
+        kind("bucket", config=config)
+    except UnknownConfigurationKeyError:
+        return False
+    except (BaseError, ValueError) as error:  # else a value is missing or wrong: opening the store will tell
+        return "Duplicate key" not in str(error)
+    return True
 
 
 def _local(address: StoreAddress) -> ObjectStore:

@@ -14,15 +14,22 @@ import gc
 import sys
 
 
-def _leave_archives() -> None:
+def leave_archives() -> None:
+    """Take zip and jar files off the path."""
     sys.path[:] = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
     sys.path_importer_cache.clear()
 
 
-def main() -> None:
-    _leave_archives()
+def fork_workers() -> None:
+    """Become Spark's daemon, with what is loaded by now. Does not return."""
     from pyspark import daemon
 
+    gc.freeze()  # what is loaded now is never collected: keep it shared with the workers
+    daemon.manager()  # type: ignore[no-untyped-call]
+
+
+def main() -> None:
+    leave_archives()
     import lakerunner.pipeline.ingest
     import lakerunner.pipeline.rollup.job  # noqa: F401 - loaded here, and so in every worker
     from lakerunner.pipeline.rollup.warm import warm as warm_windows
@@ -30,8 +37,7 @@ def main() -> None:
 
     warm()
     warm_windows()
-    gc.freeze()  # what is loaded now is never collected: keep it shared with the workers
-    daemon.manager()  # type: ignore[no-untyped-call]
+    fork_workers()
 
 
 if __name__ == "__main__":

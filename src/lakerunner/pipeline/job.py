@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkRuntimeError
 
 from lakerunner.model.errors import Crashed, Unavailable
 
@@ -39,8 +40,8 @@ class _Trouble:
 
 def run(spark: SparkSession, group: str, items: Sequence[T], task: Callable[[T], R]) -> list[R]:
     """One job, one task per item, the answers in the items' order. What a task raises is raised here; Crashed if a
-    worker died, Unavailable if the job was cancelled, RuntimeError if there is no JVM any more. Interrupted, it cancels
-    the jobs of the group."""
+    worker died, Unavailable if the job was cancelled or the JVM is gone. Interrupted, it cancels the jobs of the
+    group."""
     if not items:
         return []
     context = spark.sparkContext
@@ -48,13 +49,17 @@ def run(spark: SparkSession, group: str, items: Sequence[T], task: Callable[[T],
         context.setJobGroup(group, group)
         outcomes = context.parallelize(items, len(items)).map(partial(_attempt, task)).collect()
     except Py4JJavaError as error:
-        raise _explained(error) from None
-    except (Py4JError, ConnectionError) as error:
+        from lakerunner.pipeline.session import is_alive  # here, for the same reason as above
+
+        # A JVM that is told to end fails its jobs first, in words that sound as if a worker had died.
+        gone = Unavailable("Spark's Java process has ended, or has stopped the session")
+        raise (_explained(error) if is_alive(spark) else gone) from None
+    except (Py4JError, PySparkRuntimeError, OSError, EOFError) as error:
         # An interrupt that hits py4j between a question and its answer shows as the confusion it left behind.
         if isinstance(error.__context__, KeyboardInterrupt):
             _cancel(context, group)
             raise error.__context__ from None
-        raise RuntimeError(f"Spark's Java process has ended: {error}") from None
+        raise Unavailable(f"Spark's Java process has ended: {type(error).__name__}: {error}") from None
     except BaseException:
         _cancel(context, group)
         raise

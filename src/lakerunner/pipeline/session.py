@@ -5,8 +5,10 @@ directory for what it writes. Goes out: a session, until `close_session` ends it
 
 What always holds: a session with a local master listens on loopback only. What Spark says goes to
 `spark.log` and `spark.out` in the work directory, not to our terminal. The JVM ends with this process, however
-that ends: it holds a pipe to us and leaves when the pipe closes, and its Python workers leave with it. Several
-sessions may share a work directory; what a killed one left there is removed by the next.
+that ends: it holds a pipe to us and leaves when the pipe closes, and its Python workers leave with it. None of them
+has a variable of our environment that environment.py does not list. A JVM whose heap is exhausted ends at once, with
+exit code HEAP_EXHAUSTED, and does not thrash. Several sessions may share a work directory; what a killed one left there
+is removed by the next.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -32,14 +35,21 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.pipeline.environment import spark_variables
 
+HEAP_EXHAUSTED = 3  # the exit code of a JVM with ExitOnOutOfMemoryError
+# Spark replaces ${env:NAME} and ${system:NAME} in the text of a statement, also inside a literal.
+SUBSTITUTE = "spark.sql.variable.substitute"
 _LOOPBACK = "127.0.0.1"
 _CLOSE_SECONDS = 15.0
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-# Rows never pass through the JVM, so the optimizing compiler and a parallel collector only take cores from the
-# Python workers: without them a session starts, and a small job ends, a fifth sooner.
-_LEAN_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# Rows of the pipeline never pass through the JVM, so the optimizing compiler and a parallel collector only take cores
+# from the Python workers: without them a session starts, and a small job ends, a fifth sooner.
+LEAN_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+ExitOnOutOfMemoryError"
+
+# Gives the session to run one job on. It may be another the next time, so nobody keeps it.
+Sessions = Callable[[], AbstractContextManager[SparkSession]]
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -61,13 +71,21 @@ logger.native.level = error
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """`conf` wins over our own choices. `driver_memory` is the heap of the JVM beside this process."""
+    """`conf` wins over our own choices. `driver_memory` is the heap of the JVM beside this process. `daemon` is the
+    module that Python workers are forks of. `own_group`: a signal to our process group does not reach the JVM."""
 
     master: str
     conf: tuple[tuple[str, str], ...]
     driver_memory: str
     java_home: Path
     work_directory: Path
+    java_options: str = LEAN_JVM
+    daemon: str = "lakerunner.pipeline.daemon"
+    own_group: bool = True
+
+    def __post_init__(self) -> None:
+        if dict(self.conf).get(SUBSTITUTE, "false").strip().lower() != "false":
+            raise UserError(f"setting spark_conf: {SUBSTITUTE} must be false, else a query could read our environment")
 
     @property
     def is_local(self) -> bool:
@@ -92,7 +110,10 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     os.environ.update(_environment(settings, scratch, dict(conf.getAll())))
     handler = signal.getsignal(signal.SIGINT)
     try:
-        return SparkSession(SparkContext(conf=conf, gateway=_launch(conf, scratch, lock)))
+        context = SparkContext(conf=conf, gateway=_launch(settings, conf, scratch, lock))
+        # It would print a trace on our terminal when the JVM is gone, which we say in our own words.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        return SparkSession(context)
     except Py4JJavaError as error:
         reason = str(error.java_exception.getMessage()).partition("\n")[0]
         _end_jvm(_CLOSE_SECONDS)
@@ -104,6 +125,27 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
             signal.signal(signal.SIGINT, handler)
 
 
+def is_alive(session: SparkSession) -> bool:
+    """Return whether the session can run jobs: its JVM lives, and has not stopped it."""
+    gateway, context = SparkContext._gateway, session.sparkContext
+    if gateway is None or gateway.proc.poll() is not None or context._jsc is None:
+        return False
+    try:
+        return not context._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def exit_code(seconds: float) -> int | None:
+    """Return the exit code of this process's JVM if it ends within so many seconds, or has ended."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        return int(gateway.proc.wait(seconds))
+    return None
+
+
 def close_session(session: SparkSession, seconds: float = _CLOSE_SECONDS) -> None:
     """End the session, its jobs, its JVM and its workers. Killed if they do not end within twice `seconds`."""
     stopping = threading.Thread(target=_stop, args=(session,), daemon=True)
@@ -113,7 +155,12 @@ def close_session(session: SparkSession, seconds: float = _CLOSE_SECONDS) -> Non
 
 
 def _stop(session: SparkSession) -> None:
-    with suppress(Py4JError, OSError):  # the JVM is gone already: all the better
+    context = session.sparkContext
+    if SparkContext._gateway is None or SparkContext._gateway.proc.poll() is not None:
+        context._jsc = None  # a call of a JVM that is gone would warn on our terminal
+        context.stop()
+        return
+    with suppress(Py4JError, OSError):  # it ended just now
         session.stop()
 
 
@@ -121,6 +168,7 @@ def _end_jvm(seconds: float) -> None:
     gateway = SparkContext._gateway
     # So that this process can open another session, also where the old one did not stop in time.
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
     if gateway is None:
         return
     process: subprocess.Popen[bytes] = gateway.proc
@@ -136,12 +184,19 @@ def _end_jvm(seconds: float) -> None:
     shutil.rmtree(gateway.scratch, ignore_errors=True)
 
 
-def _launch(conf: SparkConf, scratch: Path, lock: int) -> Any:
-    """Start the JVM, in a session of its own: a signal to our process group is ours to answer, not Java's.
-    It inherits the lock on its scratch directory, which is therefore held as long as it lives."""
+class _StartOptions(dict[str, Any]):
+    """Options of the JVM's Popen. pyspark sets `env` among them to the whole environment of this process, whatever
+    was there, so what must not pass is taken out as it is set."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, spark_variables(value) if name == "env" else value)
+
+
+def _launch(settings: SparkSettings, conf: SparkConf, scratch: Path, lock: int) -> Any:
+    """Start the JVM. It inherits the lock on its scratch directory, which is therefore held as long as it lives."""
     output = scratch.parent / "spark.out"
     with output.open("wb") as out:
-        options = {"stdout": out, "stderr": out, "start_new_session": True, "pass_fds": (lock,)}
+        options = _StartOptions(stdout=out, stderr=out, start_new_session=settings.own_group, pass_fds=(lock,))
         try:
             gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError:
@@ -163,7 +218,7 @@ def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> lis
     directory = scratch.parent
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J.format(directory=directory))
-    java_options = f'{_LEAN_JVM} "-Dlog4j2.configurationFile={log4j.as_uri()}" "-Djava.io.tmpdir={scratch}"'
+    java_options = f'{settings.java_options} "-Dlog4j2.configurationFile={log4j.as_uri()}" "-Djava.io.tmpdir={scratch}"'
     ours = {
         "spark.master": settings.master,
         "spark.app.name": app_name,
@@ -173,7 +228,7 @@ def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> lis
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
         # lz4 would be pure Java here, and sixty times slower.
         "spark.sql.execution.arrow.compression.codec": "none",
-        "spark.python.daemon.module": "lakerunner.pipeline.daemon",
+        "spark.python.daemon.module": settings.daemon,
         "spark.python.worker.faulthandler.enabled": "true",  # a worker that crashes says where
         # A task has one core: a library that starts a thread per core would only take those of other tasks.
         "spark.executorEnv.OMP_NUM_THREADS": "1",
@@ -181,6 +236,7 @@ def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> lis
     if settings.is_local:
         ours |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     theirs = dict(settings.conf)
+    theirs[SUBSTITUTE] = "false"
     theirs[_JAVA_OPTIONS] = f"{java_options} {theirs.get(_JAVA_OPTIONS, '')}".strip()
     return list((ours | theirs).items())
 

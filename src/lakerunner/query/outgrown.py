@@ -41,7 +41,7 @@ class SparkRun(Protocol):
 class Spark(Protocol):
     """Safe to use from many threads."""
 
-    def start(self, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
+    def start(self, organization: UUID, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
         """At once. `segments` are those of each of the plan's scans, in their order."""
 
 
@@ -70,7 +70,7 @@ class Outgrown:
             return self._sandboxes.lend(held, organization), bind
 
         bound = Running(self._sandboxes, open_, self._sandboxes.limits, _Nothing())
-        run = self._spark.start(plan, [unit.segments for unit in units])
+        run = self._spark.start(organization, plan, [unit.segments for unit in units])
         account = Account(considered=read, read=read, workers={"spark": read}, warnings=warnings)
         return SparkAnswer(run, bound, account)
 

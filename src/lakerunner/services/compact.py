@@ -23,6 +23,7 @@ from lakerunner.model.tier import TIER_NAMES
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, Outcome, compact
+from lakerunner.pipeline.session import Sessions
 from lakerunner.services import meters
 from lakerunner.services.follow_up import committed
 from lakerunner.services.logs import Log
@@ -36,7 +37,7 @@ class Compaction:
     """`compact` runs the job; tests give another."""
 
     index: Index
-    spark: SparkSession
+    spark: Sessions
     address: StoreAddress
     merge: MergeLimits
     limits: CompactLimits
@@ -63,7 +64,8 @@ class Compaction:
         ]
 
     def run(self, works: Sequence[CompactWork]) -> list[Outcome]:
-        return self.compact(self.spark, works, self.address, self.limits)
+        with self.spark() as session:
+            return self.compact(session, works, self.address, self.limits)
 
     def commit(self, work: CompactWork, outcome: Outcome) -> None:
         replaced = tuple(one.id for one in work.segments)

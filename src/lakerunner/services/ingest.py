@@ -12,8 +12,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
-
 from lakerunner.bus.bus import Bus, Delivery, Subscription
 from lakerunner.bus.topics import IngestBox, ingest_boxes
 from lakerunner.index.commit import Commit
@@ -25,6 +23,7 @@ from lakerunner.model.source import SourceObject, SourceState
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
 from lakerunner.pipeline.job import probe
+from lakerunner.pipeline.session import Sessions
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.services import meters
 from lakerunner.services.attempts import cut
@@ -39,7 +38,7 @@ _WAIT_SECONDS = 0.5
 @dataclass(frozen=True)
 class IngestParts:
     index: Index
-    spark: SparkSession
+    spark: Sessions
     address: StoreAddress
     limits: IngestLimits
     max_attempts: int
@@ -94,16 +93,17 @@ class Ingest:
         return True
 
     def _run(self, box: IngestBox) -> BoxResult | None:
-        """None if a worker died at the box, while workers as such live."""
+        """None if a worker died at the box, while workers as such live. A JVM that is gone is not the box's fault."""
         parts, identities = self._parts, [source.identity for source in box.sources]
         self._sources.begin(identities)
         try:
-            try:
-                return ingest_box(parts.spark, box, parts.address, parts.limits, parts.mappings)
-            except Crashed as error:
-                probe(parts.spark)
-                log.warning("a worker died at a box", objects=len(box.sources), error=str(error))
-                return None
+            with parts.spark() as session:
+                try:
+                    return ingest_box(session, box, parts.address, parts.limits, parts.mappings)
+                except Crashed as error:
+                    probe(session)
+                    log.warning("a worker died at a box", objects=len(box.sources), error=str(error))
+                    return None
         except Unavailable:
             self._sources.give_back(identities)
             raise

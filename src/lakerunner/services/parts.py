@@ -30,7 +30,6 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.objects.hurrying import HurryingStore
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.ask.run import AskLimits, SparkQueries
 from lakerunner.pipeline.job import probe
 from lakerunner.query.assign import UnitSize
 from lakerunner.query.cache import SegmentCache
@@ -50,19 +49,20 @@ from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.ground import Say, open_index, store_address, without_secrets
 from lakerunner.services.runtime import Runtime
-from lakerunner.services.spark import ProcessSpark
+from lakerunner.services.spark import ProcessSpark, open_query_spark, task_address
 from lakerunner.services.work import WorkParts
 from lakerunner.settings import Settings
 
 _SLOTS_FOR_BOTH = 4  # with a quarter of so many, compaction and rollup have one each
 _ORIGIN = re.compile(r"https?://[^/?#\s@]+")
 _KEYLESS = b""  # no digest of any secret
-_QUERY_SPARK = ("shared", "own", "off")
+_QUERY_SPARK = ("on", "off")
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What nearly every process has: settings, index, store, bus; and Spark, for those that ask for it."""
+    """What nearly every process has: settings, index, store, bus; and Spark, for those that ask for it. `task_address`
+    is that of the store for Spark's tasks."""
 
     settings: Settings
     runtime: Runtime
@@ -72,6 +72,7 @@ class Parts:
     bus: Bus
     keys: KeyCache
     spark: ProcessSpark
+    task_address: StoreAddress
     token: str = ""  # of its home (services/home.py); empty: it has none
 
 
@@ -92,6 +93,7 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say, token: str = "") 
         bus,
         open_key_cache(settings, index),
         ProcessSpark(settings, runtime),
+        task_address(settings, address),
         token,
     )
 
@@ -131,25 +133,27 @@ def open_workers(parts: Parts, sandboxes: Sandboxes, say: Say) -> Workers:
 def work_parts(parts: Parts) -> WorkParts:
     """Compaction and rollup have a quarter of Spark's slots each, so that ingest always finds some; where there are few
     they take turns."""
-    settings, spark = parts.settings, parts.spark.session()
-    slots = spark.sparkContext.defaultParallelism
+    settings = parts.settings
+    with parts.spark.use() as session:
+        slots = session.sparkContext.defaultParallelism
     retry = Retry(settings.work_max_attempts, settings.work_retry_seconds)
     turn = parts.spark.turn if slots < _SLOTS_FOR_BOTH else Lock()
-    return WorkParts(parts.index.tending, partial(probe, spark), retry, max(1, slots // 4), turn)
+    return WorkParts(parts.index.tending, partial(_probe, parts.spark), retry, max(1, slots // 4), turn)
+
+
+def _probe(spark: ProcessSpark) -> None:
+    with spark.use() as session:
+        probe(session)
 
 
 def open_outgrown(parts: Parts, sandboxes: Sandboxes) -> Outgrown | None:
-    """What answers engine=spark, where this process may: by the session it has, or by one opened at the first such
-    question."""
+    """What answers engine=spark, unless it is off."""
     settings = parts.settings
     if settings.query_spark not in _QUERY_SPARK:
-        raise UserError(f"setting query_spark is {settings.query_spark!r}: it is one of {', '.join(_QUERY_SPARK)}")
-    if settings.query_spark == "off" or (settings.query_spark == "shared" and not parts.spark.is_open):
+        raise UserError(f"setting query_spark is {settings.query_spark!r}: it must be {' or '.join(_QUERY_SPARK)}")
+    if settings.query_spark == "off":
         return None
-    queries = SparkQueries(
-        parts.spark.session, parts.address, AskLimits(settings.query_seconds, settings.query_max_rows)
-    )
-    return Outgrown(queries, sandboxes)
+    return Outgrown(open_query_spark(settings, parts.runtime, parts.address), sandboxes)
 
 
 def open_engine(

@@ -131,12 +131,13 @@ def _add_boxer(parts: Parts, lane: Lane[M]) -> None:
 def add_ingest(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     mappings = read_mapping_file(settings.mapping_file)
-    spark = parts.spark.session()
-    say(f"Spark {spark.version} on {settings.spark_master}")
+    with parts.spark.use() as session:
+        say(f"Spark {session.version} on {settings.spark_master}")
     limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes, settings.failpoint)
+    attempts = settings.box_max_attempts
+    ingest_parts = IngestParts(parts.index, parts.spark.use, parts.task_address, limits, attempts, mappings)
     for spec in SIGNALS.values():
-        attempts = settings.box_max_attempts
-        ingest = Ingest(spec, parts.bus, IngestParts(parts.index, spark, parts.address, limits, attempts, mappings))
+        ingest = Ingest(spec, parts.bus, ingest_parts)
         parts.runtime.defer(f"ingest {spec.name}", ingest.close)
         parts.runtime.loop(f"ingest {spec.name}", ingest.step)
     add_relay(parts)
@@ -147,7 +148,7 @@ def add_compact(parts: Parts, _say: Say) -> Routes:
     settings = parts.settings
     merge = MergeLimits(settings.compact_max_segments, settings.compact_target_bytes)
     limits = CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint)
-    compaction = Compaction(parts.index, parts.spark.session(), parts.address, merge, limits)
+    compaction = Compaction(parts.index, parts.spark.use, parts.task_address, merge, limits)
     worker = Worker(compaction, parts.bus, work_parts(parts))
     overdue, told = Overdue.of(settings), Told(settings.reminder_seconds)
     _add_worker(parts, "compact", worker, lambda: remind_merges(parts.index.tending, overdue, told))
@@ -157,7 +158,7 @@ def add_compact(parts: Parts, _say: Say) -> Routes:
 def add_rollup(parts: Parts, _say: Say) -> Routes:
     settings = parts.settings
     limits = CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint)
-    rollup = Rollup(parts.index, parts.spark.session(), parts.address, limits)
+    rollup = Rollup(parts.index, parts.spark.use, parts.task_address, limits)
     worker = Worker(rollup, parts.bus, work_parts(parts))
     overdue, told = Overdue.of(settings), Told(settings.reminder_seconds)
     _add_worker(parts, "rollup", worker, lambda: remind_rollups(parts.index.tending, overdue, told))

@@ -24,6 +24,7 @@ from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, Outcome
 from lakerunner.pipeline.rollup.job import rollup
 from lakerunner.pipeline.rollup.work import RollupWork
+from lakerunner.pipeline.session import Sessions
 from lakerunner.services import meters
 from lakerunner.services.follow_up import committed, to_merge
 from lakerunner.services.logs import Log
@@ -45,7 +46,7 @@ class Rollup:
     """`rollup` runs the job; tests give another."""
 
     index: Index
-    spark: SparkSession
+    spark: Sessions
     address: StoreAddress
     limits: CompactLimits
     rollup: Roll = rollup
@@ -79,7 +80,8 @@ class Rollup:
         return replace(work, whole_from_ns=whole_from_ns, made=tuple(made))
 
     def run(self, works: Sequence[Planned]) -> list[Outcome]:
-        return self.rollup(self.spark, [one.work for one in works], self.address, self.limits)
+        with self.spark() as session:
+            return self.rollup(session, [one.work for one in works], self.address, self.limits)
 
     def commit(self, work: Planned, outcome: Outcome) -> None:
         touched = work.work.touched

@@ -4,7 +4,8 @@ Comes in: a plan (plan/spark.py), the segments picked for each of its scans, the
 query's answer. Goes out: the answer's rows in that schema.
 
 What always holds: a query has a Spark session of its own, over the one of the process, so that its relations and
-settings are nobody else's. Few run at once, each for so many seconds and rows at most; cancelled, its job ends.
+settings are nobody else's. It runs for `seconds` and gives `max_rows` rows at most; cancelled, its job ends. Its text
+reaches Spark's parser as it is written: no statement is run in a session that would put variables into it.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lakerunner.model.errors import Busy, Crashed, LakerunnerError, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import Crashed, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask.functions import register_functions
 from lakerunner.pipeline.ask.source import ScanWork, grouped, load_scan, told_error
+from lakerunner.pipeline.session import SUBSTITUTE
 from lakerunner.plan.spark import SparkPlan
 
-_AT_ONCE = 2
-_WAIT_SECONDS = 10.0
 _AGAIN_SECONDS = 0.5
 _TASKS_PER_SLOT = 4  # smaller groups, so that one large segment does not keep all others waiting
 _BATCH_ROWS = 2048
 _SETTINGS = {
+    # Whatever spark_conf says: with these, the parser sees the statement and its literals as lakeql/spark/ wrote them.
+    SUBSTITUTE: "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",  # what overflows is an error, as it is to DuckDB
     "spark.sql.groupByOrdinal": "false",
@@ -54,30 +58,26 @@ class AskLimits:
 
 
 class SparkQueries:
-    """Safe to use from many threads. `session` opens the process's session if need be."""
+    """Safe to use from many threads. `session` is that of the process."""
 
-    def __init__(self, session: Callable[[], SparkSession], address: StoreAddress, limits: AskLimits) -> None:
+    def __init__(self, session: SparkSession, address: StoreAddress, limits: AskLimits) -> None:
         self._session = session
         self._address = address
         self._limits = limits
-        self._slots = threading.BoundedSemaphore(_AT_ONCE)
 
     def start(self, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> SparkRun:
         """At once: the work begins when its rows are asked for. `segments` are those of each scan."""
         return SparkRun(plan, segments, self._run)
 
     def _run(self, run: SparkRun, plan: SparkPlan, segments: Sequence[Sequence[Segment]]) -> pa.Table:
-        if not self._slots.acquire(timeout=_WAIT_SECONDS):
-            raise Busy(f"{_AT_ONCE} queries run in Spark already: try again later")
         try:
-            session = _own_session(self._session())
+            session = own_session(self._session)
             run.began(session, self._limits.seconds)
             rows = self._frame(session, plan, segments).limit(self._limits.max_rows + 1).toArrow()
-        except (PySparkException, Py4JError, ConnectionError) as error:
+        except (PySparkException, Py4JError, OSError, EOFError) as error:
             raise run.explained(error, self._limits) from None
         finally:
             run.ended()
-            self._slots.release()
         if rows.num_rows > self._limits.max_rows:
             raise TooLarge(
                 f"the answer has more than {self._limits.max_rows} rows, limit query_max_rows: "
@@ -90,6 +90,7 @@ class SparkQueries:
         for scan, picked in zip(plan.scans, segments, strict=True):
             work = ScanWork(self._address, scan, grouped(picked, tasks) if picked else ())
             load_scan(session, work).createOrReplaceTempView(scan.relation)
+        refuse_substitution(session)
         return session.sql(plan.spark_sql)
 
 
@@ -123,7 +124,7 @@ class SparkRun:
         """In the thread whose jobs these will be."""
         with self._lock:
             if self._stopped:
-                raise UserError("the query was cancelled")
+                raise cancelled()
             self._session = session
             self._wait(seconds, "late")
         session.sparkContext.setJobGroup(self._group, "query", interruptOnCancel=True)
@@ -137,9 +138,7 @@ class SparkRun:
     def explained(self, error: Exception, limits: AskLimits) -> LakerunnerError:
         if self._stopped:
             late = self._stopped == "late"
-            return UserError(
-                f"stopped after {limits.seconds:g} s: limit query_seconds" if late else "the query was cancelled"
-            )
+            return TooLong(f"stopped after {limits.seconds:g} s: limit query_seconds") if late else cancelled()
         return explained(error)
 
     def _stop(self, why: str) -> None:
@@ -160,13 +159,24 @@ class SparkRun:
         self._timer.start()
 
 
-def _own_session(session: SparkSession) -> SparkSession:
+def cancelled() -> UserError:
+    return UserError("the query was cancelled")
+
+
+def own_session(session: SparkSession) -> SparkSession:
+    """Return a session for one query."""
     own = session.newSession()
     for name, value in _SETTINGS.items():
         own.conf.set(name, value)
     own.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
     register_functions(own)
     return own
+
+
+def refuse_substitution(session: SparkSession) -> None:
+    """Raise Unavailable if Spark would replace ${env:NAME} in a statement by a variable of the server."""
+    if session.conf.get(SUBSTITUTE) != "false":
+        raise Unavailable(f"{SUBSTITUTE} is not false in Spark's session: no query is run in it")
 
 
 def explained(error: Exception) -> LakerunnerError:

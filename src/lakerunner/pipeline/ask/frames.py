@@ -1,0 +1,117 @@
+"""What passes between the API and the process that runs its queries in Spark (serve.py): frames on a socket.
+
+A frame is a kind of one byte, the length of its content in four, and the content. What always holds: an answer is JSON
+or Arrow IPC and is read as nothing else, because the process that wrote it has run a stranger's query; only a request,
+which comes from the API, is a pickle. A frame is read whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any
+
+import pyarrow as pa
+
+from lakerunner.model.errors import (
+    Absent,
+    Corrupt,
+    Crashed,
+    LakerunnerError,
+    TooLarge,
+    TooLong,
+    Unavailable,
+    UserError,
+)
+
+ROWS, END, FAILURE = b"A", b".", b"E"  # of an answer
+REQUEST = b"Q"  # a pickle
+READY, ENDED = b"R", b"X"  # what the process says of itself
+MAX_BYTES = 1 << 30
+_MAX_MESSAGE = 4000
+_HEAD = struct.Struct(">cI")
+_ERRORS: dict[str, type[LakerunnerError]] = {
+    kind.__name__: kind for kind in (UserError, TooLarge, TooLong, Unavailable, Crashed, Corrupt, Absent)
+}
+
+
+def send(connection: socket.socket, kind: bytes, content: bytes | memoryview = b"") -> None:
+    """Send one frame. TooLarge if it is longer than a frame may be."""
+    if len(content) > MAX_BYTES:
+        raise TooLarge(f"{len(content)} bytes are more than Spark can hand over at once, {MAX_BYTES}: ask for less")
+    connection.sendall(_HEAD.pack(kind, len(content)))
+    connection.sendall(content)
+
+
+def receive(connection: socket.socket) -> tuple[bytes, bytearray] | None:
+    """Return the next frame, None at the end. EOFError if it ends in the middle, or is none."""
+    head = _read(connection, _HEAD.size)
+    if not head:
+        return None
+    if len(head) < _HEAD.size:
+        raise EOFError("the connection ended in the head of a frame")
+    kind, length = _HEAD.unpack(head)
+    if length > MAX_BYTES:
+        raise EOFError(f"a frame of {length} bytes is longer than one may be")
+    content = _read(connection, length)
+    if len(content) < length:
+        raise EOFError("the connection ended in the middle of a frame")
+    return kind, content
+
+
+def _read(connection: socket.socket, length: int) -> bytearray:
+    content = bytearray(length)
+    view, read = memoryview(content), 0
+    while read < length:
+        count = connection.recv_into(view[read:])
+        if not count:
+            break
+        read += count
+    view.release()
+    del content[read:]
+    return content
+
+
+def rows_content(batch: pa.RecordBatch) -> memoryview:
+    """Return the batch as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return memoryview(sink.getvalue())
+
+
+def rows_of(content: bytearray, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """Return the batches. Crashed if this is not Arrow, or of another schema, or contradicts itself."""
+    try:
+        table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise Crashed(f"Spark for queries sent rows that cannot be read: {error}") from None
+    if table.schema != schema:
+        raise Crashed("Spark for queries sent rows of another schema")
+    return list(table.to_batches())
+
+
+def failure_content(error: LakerunnerError) -> bytes:
+    """Return the error as JSON."""
+    kind = next((name for name, kind in _ERRORS.items() if type(error) is kind), "Crashed")
+    return json.dumps({"kind": kind, "message": str(error)[:_MAX_MESSAGE]}).encode()
+
+
+def failure_of(content: bytearray) -> LakerunnerError:
+    """Return the error that a failure frame names."""
+    found = json_of(content)
+    kind, message = found.get("kind"), found.get("message")
+    if not isinstance(kind, str) or not isinstance(message, str) or kind not in _ERRORS:
+        return Crashed("Spark for queries sent an error that cannot be read")
+    return _ERRORS[kind](message[:_MAX_MESSAGE])
+
+
+def json_of(content: bytearray) -> dict[str, Any]:
+    """Return the JSON object, an empty one for anything else."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,140 @@
+"""The process that runs queries in Spark: `python -m lakerunner.pipeline.ask.serve FD`, started by process.py.
+
+Comes in, over the socket FD: first what it needs to know (ServeSettings, pickled by the API), then one end of a socket
+for each query, with the query as its first frame. Goes out over that socket: rows, or an error (frames.py). A query is
+cancelled by closing the other end. Over FD itself it says that it is ready, and why it ends.
+
+What always holds: it lives as long as its JVM, no longer, and ends with the process that started it, however that
+ends. It runs at a low priority, so that ingest beside it has the cores it needs, and the kernel ends it first where
+memory is short.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lakerunner.model.errors import Crashed, LakerunnerError, Unavailable
+from lakerunner.pipeline.ask import frames
+from lakerunner.pipeline.ask.process import ServeSettings
+from lakerunner.pipeline.ask.run import SparkQueries, SparkRun
+from lakerunner.pipeline.session import close_session, exit_code, open_session
+
+_NICENESS = 10  # a process beside it that has none gets ten times its share of a busy core
+_OUT_OF_MEMORY_SCORE = "500"  # of 1000: the kernel's first choice
+_CLOSE_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
+_GONE_SECONDS = 2.0  # in which a JVM that broke off has become a process that ended
+
+
+class Server:
+    """One JVM, and a thread for each query in it."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._opened = threading.Event()
+        self._leaving = threading.Event()
+        self._session: SparkSession | None = None
+        self._queries: SparkQueries | None = None
+
+    def run(self) -> None:
+        """Serve until the JVM or the starting process ends."""
+        told = frames.receive(self._control)
+        if told is None:
+            return
+        settings: ServeSettings = pickle.loads(told[1])  # noqa: S301 - from the API, which started us
+        threading.Thread(target=self._take_queries, daemon=True).start()
+        try:
+            session = open_session(settings.spark, "lakerunner-queries")
+        except LakerunnerError as error:
+            frames.send(self._control, frames.FAILURE, frames.failure_content(error))
+            return
+        self._session, self._queries = session, SparkQueries(session, settings.address, settings.limits)
+        frames.send(self._control, frames.READY)
+        self._opened.set()
+        while (code := exit_code(0.0)) is None:
+            self._leaving.wait(_LOOK_SECONDS)  # waiting for a process with a limit would look twenty times a second
+        frames.send(self._control, frames.ENDED, json.dumps({"code": code}).encode())
+        close_session(session, _CLOSE_SECONDS)
+
+    def _take_queries(self) -> None:
+        while True:
+            with suppress(OSError):
+                told, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
+                for descriptor in descriptors:
+                    connection = socket.socket(fileno=descriptor)
+                    threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+                if told:
+                    continue
+            self._leave()
+
+    def _leave(self) -> None:
+        """The API is gone, or wants us to go. Whatever is not tidied up in time is killed with us."""
+        ending = threading.Timer(2 * _CLOSE_SECONDS, os.killpg, (0, signal.SIGKILL))
+        ending.daemon = True
+        ending.start()
+        if self._session is not None:
+            close_session(self._session, _CLOSE_SECONDS)
+        os.killpg(0, signal.SIGKILL)
+
+    def _answer(self, connection: socket.socket) -> None:
+        try:
+            self._run_query(connection)
+        except LakerunnerError as error:
+            # If the JVM is gone, the API is told so once, for all queries that it took with it.
+            if exit_code(_GONE_SECONDS if isinstance(error, Unavailable) else 0.0) is None:
+                _say_failure(connection, error)
+        except (OSError, EOFError):
+            pass  # the API has left
+        except Exception as error:  # noqa: BLE001 - a bug: the API reports it
+            _say_failure(connection, Crashed(f"Spark did not finish the query: {type(error).__name__}: {error}"))
+        finally:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a cancel
+            connection.close()
+
+    def _run_query(self, connection: socket.socket) -> None:
+        told = frames.receive(connection)
+        if told is None:
+            return
+        plan, segments, schema = pickle.loads(told[1])  # noqa: S301 - from the API, which started us
+        self._opened.wait()
+        if self._queries is None:
+            return
+        run = self._queries.start(plan, segments)
+        threading.Thread(target=_cancel_at_end, args=(connection, run), daemon=True).start()
+        for batch in run.batches(schema):
+            frames.send(connection, frames.ROWS, frames.rows_content(batch))
+        frames.send(connection, frames.END)
+
+
+def _cancel_at_end(connection: socket.socket, run: SparkRun) -> None:
+    with suppress(OSError):
+        connection.recv(1)  # nothing is ever sent after the request
+    run.cancel()
+
+
+def _say_failure(connection: socket.socket, error: LakerunnerError) -> None:
+    with suppress(OSError):
+        frames.send(connection, frames.FAILURE, frames.failure_content(error))
+
+
+def main() -> None:
+    os.nice(_NICENESS)
+    with suppress(OSError):  # not Linux
+        Path("/proc/self/oom_score_adj").write_text(_OUT_OF_MEMORY_SCORE)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    Server(control).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""`lakerunner up` outlives its Java processes: the pipeline's is started again and nothing is lost or doubled, and what
+queries do to theirs neither stops nor holds up ingest. No query reaches the server's environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from http.client import HTTPConnection
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from servers.lake import Lake, lake, wait_until
+from suites.requests import request_of
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+
+PROTOBUF = {"content-type": "application/x-protobuf"}
+SECRET = "9f0c6c0e-of-the-cluster"
+LINES = 3000
+# Four tables of LINES rows: nothing ends it but the limit.
+ENDLESS = (
+    "SELECT count(*) AS n FROM logs a, logs b, logs c, logs d WHERE length(a.message || b.message || d.message) > 3"
+)
+GROWTH = "WITH t0 AS (SELECT message || message || message || message AS x FROM logs)" + "".join(
+    f", t{n} AS (SELECT x || x || x || x AS x FROM t{n - 1})" for n in range(1, 13)
+)
+GROWTH += " SELECT max(length(x)) AS n FROM t12"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    environment = {
+        "LAKERUNNER_WORKER_KEY": SECRET,
+        "LAKERUNNER_QUERY_SPARK_MEMORY": "640m",
+        "LAKERUNNER_COMPACT_MAX_SECONDS": "600",  # so that only what is measured runs
+    }
+    with lake(tmp_path_factory.mktemp("apart") / "home", environment) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def keys(up: Lake) -> dict[str, dict[str, str]]:
+    """Headers of three organizations; two of them have LINES lines."""
+    headers = {}
+    for name in ("amber", "basil", "cedar"):
+        assert up.command("orgs", "create", name).returncode == 0
+        made = up.command("keys", "create", "all", "--org", name, "--role", "admin")
+        assert made.returncode == 0, made.stderr
+        (secret,) = [word for word in made.stdout.split() if word.startswith("lrk_")]
+        headers[name] = {"authorization": f"Bearer {secret}"}
+    for name in ("amber", "cedar"):
+        push(up, [f"{name} line {number}" for number in range(LINES)], headers[name])
+        wait_until(lambda name=name: count(up, headers[name]) == LINES, "its lines", 120, up.process.text)
+    return headers
+
+
+def push(up: Lake, messages: list[str], headers: dict[str, str] | None = None) -> None:
+    sent = httpx.post(f"{up.url}/v1/logs", content=request_of(*messages), headers={**PROTOBUF, **(headers or {})})
+    assert sent.status_code == 200, sent.text
+
+
+def by_spark(up: Lake, query: str, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
+    body = {"query": query, "engine": "spark", **fields}
+    return httpx.post(f"{up.url}/api/v1/sql", json=body, headers=headers or {}, timeout=600)
+
+
+def count(up: Lake, headers: dict[str, str]) -> int:
+    return int(up.sql("SELECT count(*) AS n FROM logs", headers=headers)[0]["n"])
+
+
+def messages(up: Lake, headers: dict[str, str] | None = None) -> dict[str, int]:
+    rows = up.sql("SELECT message, count(*) AS n FROM logs GROUP BY 1", headers=headers)
+    return {row["message"]: row["n"] for row in rows}
+
+
+def below(up: Lake) -> list[psutil.Process]:
+    found = psutil.Process(up.process.popen.pid).children(recursive=True)
+    return [one for one in found if one.is_running() and one.status() != "zombie"]
+
+
+def pipeline_java(up: Lake) -> psutil.Process:
+    (java,) = [one for one in psutil.Process(up.process.popen.pid).children() if one.name() == "java"]
+    return java
+
+
+def query_processes(up: Lake) -> list[psutil.Process]:
+    """Those that run engine=spark; each has a JVM and workers of its own."""
+    children = psutil.Process(up.process.popen.pid).children()
+    return [one for one in children if "lakerunner.pipeline.ask.serve" in one.cmdline()]
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """Of its JVM and workers."""
+    total = 0.0
+    for one in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # workers come and go
+            total += sum(one.cpu_times()[:2])
+    return total
+
+
+def is_healthy(up: Lake) -> bool:
+    return httpx.get(f"{up.url}/healthz", timeout=30).status_code == 200
+
+
+def test_no_query_reads_the_environment(up: Lake, keys: dict[str, dict[str, str]]) -> None:
+    for name in ("PATH", "LAKERUNNER_WORKER_KEY", "DATABASE_URL"):
+        written = "${env:" + name + "}"
+        for query, parameters in ((f"SELECT '{written}' AS v", {}), ("SELECT $1 AS v", {"1": written})):
+            answer = by_spark(up, query, keys["basil"], parameters=parameters)
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["rows"] == [{"v": written}]
+    processes = [one for one in below(up) if one.name() == "java" or "python" in one.name()]
+    assert sum(one.name() == "java" for one in processes) >= 2
+    for one in processes:
+        with suppress(psutil.NoSuchProcess):
+            variables = one.environ()
+            assert not [name for name in variables if name.startswith(("LAKERUNNER_", "AWS_", "DATABASE_"))], one
+            assert SECRET not in str(variables) + str(one.cmdline())
+
+
+def test_a_text_that_grows_ends_its_query_and_nothing_else(up: Lake, keys: dict[str, dict[str, str]]) -> None:
+    pid = up.process.popen.pid
+    with ThreadPoolExecutor(1) as pool:
+        growing = pool.submit(by_spark, up, GROWTH, keys["amber"])
+        push(up, ["while it grew"], keys["basil"])
+        wait_until(lambda: "while it grew" in messages(up, keys["basil"]), "ingest meanwhile", 120, up.process.text)
+        answer = growing.result(600)
+    assert answer.status_code == 413, answer.text
+    assert "query_spark_memory 640m" in answer.json()["error"]["message"]
+    assert is_healthy(up)
+    again = by_spark(up, "SELECT count(*) AS n FROM logs", keys["amber"])
+    assert (again.status_code, again.json().get("rows")) == (200, [{"n": LINES}]), again.text
+    assert (up.process.popen.poll(), up.process.popen.pid) == (None, pid)
+
+
+def test_queries_in_spark_do_not_hold_up_ingest(up: Lake, keys: dict[str, dict[str, str]]) -> None:
+    """Both places are taken, by two organizations, and a third pushes. When queries shared the Spark of ingest it
+    waited fourteen times as long as on an idle lake, until they had ended."""
+
+    def seconds_until_seen(name: str) -> float:
+        began = time.monotonic()
+        push(up, [name], keys["basil"])
+        wait_until(lambda: name in messages(up, keys["basil"]), name, 140, up.process.text)
+        return time.monotonic() - began
+
+    both = ("amber", "cedar")
+    seconds_until_seen("first")
+    with ThreadPoolExecutor(2) as pool:  # at the same time, so that each has a process
+        list(pool.map(lambda name: by_spark(up, "SELECT count(*) FROM logs", keys[name]), both))
+    idle = statistics.median(seconds_until_seen(f"idle {number}") for number in range(3))
+    before = {one: cpu_seconds(one) for one in query_processes(up)}
+    assert len(before) == 2
+    with ExitStack() as stack:
+        for name in both:
+            stack.enter_context(asking(up, ENDLESS, keys[name]))
+        wait_until(
+            lambda: all(cpu_seconds(one) > cpu + 3 for one, cpu in before.items()), "both at work", 120, up.process.text
+        )
+        refused = by_spark(up, "SELECT 1 AS n", keys["amber"])
+        assert refused.status_code == 429
+        assert "org_concurrent_spark_queries" in refused.json()["error"]["message"]
+        loaded = statistics.median(seconds_until_seen(f"loaded {number}") for number in range(3))
+    print(f"{loaded:.1f} s beside two queries, {idle:.1f} s without")
+    assert loaded < 4 * idle + 10
+    # The clients have left, so their queries end and give their places back.
+    for name in both:
+        answer = by_spark(up, "SELECT count(*) AS n FROM logs", keys[name])
+        assert (answer.status_code, answer.json().get("rows")) == (200, [{"n": LINES}]), answer.text
+
+
+@contextmanager
+def asking(up: Lake, query: str, headers: dict[str, str]) -> Iterator[None]:
+    """A client that waits for its answer in Spark, and leaves at the end."""
+    connection = HTTPConnection(up.url.removeprefix("http://"))
+    body = json.dumps({"query": query, "engine": "spark"})
+    connection.request("POST", "/api/v1/sql", body, {"content-type": "application/json", **headers})
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+def test_the_pipelines_java_is_started_again_and_nothing_is_lost_or_doubled(up: Lake) -> None:
+    pid, java = up.process.popen.pid, pipeline_java(up)
+    push(up, ["before"])
+    wait_until(lambda: messages(up) == {"before": 1}, "the first line", 120, up.process.text)
+    expected = {"before": 1}
+    for number, kill in enumerate((signal.SIGKILL, signal.SIGTERM)):
+        names = [f"{number} {part}" for part in ("at", "after")]
+        expected |= dict.fromkeys(names, 1)
+        push(up, names[:1])
+        java = pipeline_java(up)
+        os.kill(java.pid, kill)
+        push(up, names[1:])
+        wait_until(lambda: messages(up) == expected, "all lines", 180, up.process.text)  # noqa: B023
+        assert is_healthy(up)
+        assert pipeline_java(up).pid != java.pid
+    assert (up.process.popen.poll(), up.process.popen.pid) == (None, pid)
+    objects = up.objects()
+    assert objects["counts"]["failed"] == objects["counts"]["seen"] == 0
