@@ -1,9 +1,9 @@
-"""Requests of web pages, proxies and broken or hostile clients, each a file in tests/hostile/requests: what comes back
+"""Requests of web pages, proxies and broken or hostile clients, each a file in tests/hostile/doors: what comes back
 is what the file states, and the servers go on serving."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ import pytest
 from suites.open_api import OpenApi, open_api
 from suites.raw_http import asked, read_script
 
-REQUESTS = Path(__file__).resolve().parent.parent / "hostile" / "requests"
+REQUESTS = Path(__file__).resolve().parent.parent / "hostile" / "doors"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,10 @@ def api(embedded_postgres_url: str, tmp_path_factory: pytest.TempPathFactory, wa
 
 
 @pytest.mark.parametrize("path", sorted(REQUESTS.glob("*.http")), ids=lambda path: path.stem)
-def test_a_hostile_request_gets_the_answer_its_file_states(api: OpenApi, path: Path) -> None:
+def test_a_hostile_request_gets_the_answer_its_file_states(
+    api: OpenApi, path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("hostile requests", 1)
     servers = {"api": api.url, "otlp": api.otlp_url, "worker": api.worker_url}
     script = read_script(path, {"token": api.token})
     url = servers[script.facts.get("server", "api")]

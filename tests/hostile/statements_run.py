@@ -61,7 +61,8 @@ def faults_of(lake: TwoTenants, statement: Statement, engine: str) -> list[Fault
 def _ask(lake: TwoTenants, sent: str, engine: str) -> httpx.Response:
     """Send it, and in Spark again while queries whose clients have left are still being ended."""
     for _ in range(BUSY_TRIES):
-        response = lake.http.post("/api/v1/sql", content=sent, headers=lake.headers(lake.a, "reader"))
+        headers = lake.headers(lake.a, "reader") | {"content-type": "application/json"}
+        response = lake.http.post("/api/v1/sql", content=sent, headers=headers)
         if engine == "duckdb" or response.status_code != 429:
             break
         time.sleep(BUSY_SECONDS)
