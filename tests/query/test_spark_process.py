@@ -21,6 +21,7 @@ import pytest
 from sample_lake import NOW, OTHER, OWN, Lake, answer_of
 
 from lakerunner.model.errors import Busy, Crashed, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
+from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask import frames
 from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_queries
@@ -249,8 +250,8 @@ def test_what_the_process_sends_is_never_trusted() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b"A\xff\xff\xff\xff")
-        with pytest.raises(EOFError, match="longer than one may be"):
-            frames.receive(ours)
+        with pytest.raises(BrokenStream, match="longer than one may be"):
+            receive_frame(ours)
     batch = pa.record_batch({"n": pa.array([1, 2], pa.int64())})
     content = bytearray(frames.rows_content(batch))
     assert frames.rows_of(content, schema) == [batch]

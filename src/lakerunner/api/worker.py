@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-import struct
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
@@ -22,11 +21,11 @@ from starlette.routing import Route
 
 from lakerunner.api.body import BodyLimit, read_body, require_json
 from lakerunner.api.errors import error_body
-from lakerunner.api.ipc import Sink
 from lakerunner.api.keyless import refuse_foreign
 from lakerunner.api.openapi import ANY, JSON, WORKER_KEY, Body, Endpoint, Operation, Reply
 from lakerunner.api.stream import Stream, in_thread
 from lakerunner.model.errors import LakerunnerError, NotAuthenticated
+from lakerunner.model.frames import Sink, frame
 from lakerunner.query.answer import Answer
 from lakerunner.query.units import Unit, unit_from_bytes
 
@@ -88,7 +87,3 @@ async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[by
         return
     writer.close()
     yield frame(b"A", sink.take()) + frame(b"Z", orjson.dumps(answer.account.to_json()))
-
-
-def frame(kind: bytes, data: bytes) -> bytes:
-    return kind + struct.pack(">I", len(data)) + data

@@ -45,7 +45,7 @@ class Limits:
         return int(number * (1024 if "I" in unit else 1000) ** _UNITS[unit[0]])
 
 
-def reported(payload: bytes, limits: Limits) -> tuple[LakerunnerError, bool]:
+def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerError, bool]:
     """The error that a sandbox sent, and whether the sandbox is fit for more work."""
     error = orjson.loads(payload)
     message = str(error["message"])

@@ -15,11 +15,12 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import LakerunnerError
+from lakerunner.model.frames import BatchDecoder, BrokenStream
 from lakerunner.query.account import Account
 from lakerunner.query.failures import Limits, cancelled, too_many_rows
-from lakerunner.query.sandbox.frames import END, ERROR, BatchReader, BatchWriter, BrokenStream, socket_pair
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
+from lakerunner.query.sandbox.protocol import END, ERROR, send_batches, socket_pair
 
 _STOP_SECONDS = 0.3  # for a sandbox to stop by itself and be used again; then it is killed
 _OPEN_SECONDS = 5.0  # that closing waits for what nothing interrupts, such as a fetch
@@ -70,7 +71,7 @@ class Running:
         self._source = source
         self._held = ExitStack()
         self._sandbox: Sandbox | None = None
-        self._batches: BatchReader | None = None
+        self._batches: BatchDecoder | None = None
         self._state = Condition()
         self._busy = False
         self._closed = False
@@ -111,7 +112,7 @@ class Running:
             if not self._busy:
                 self._release()
 
-    def _begin(self) -> BatchReader:
+    def _begin(self) -> BatchDecoder:
         sandbox, work = self._open(self._held)
         with self._state:
             self._sandbox = sandbox
@@ -122,21 +123,21 @@ class Running:
         with ExitStack() as theirs:
             ends = [theirs.enter_context(self._pump(reader)) for reader in work.streams.values()]
             sandbox.request(request, ends)
-        return BatchReader(self._frame())
+        return BatchDecoder(self._frame())
 
     def _next(self) -> pa.RecordBatch | None:
         if self._sandbox is None or self._batches is None:
             raise cancelled()
         payload = self._frame()
-        return self._batches.batch(payload) if payload else None
+        return self._batches.decode(payload) if payload else None
 
-    def _frame(self) -> bytes:
+    def _frame(self) -> bytearray:
         """The payload of the next frame; empty at the end."""
         assert self._sandbox is not None  # noqa: S101 - for mypy: _begin has set it
         kind, payload = self._sandbox.next(self._limits.seconds + _ANSWER_SECONDS)
         if kind == ERROR:
             raise self._sandboxes.reported(self._sandbox, payload)
-        return b"" if kind == END else payload
+        return bytearray() if kind == END else payload
 
     def _pump(self, rows: pa.RecordBatchReader) -> socket.socket:
         """Start to write the rows to a socket; its other end, for the sandbox."""
@@ -168,7 +169,9 @@ class Running:
 
     def _explained(self, error: BaseException, stopped: bool) -> Exception | None:
         """The error to raise in place of this one; None for itself."""
-        if self._sandbox is None or not isinstance(error, LakerunnerError | BrokenStream | TimeoutError):
+        if self._sandbox is None or not isinstance(
+            error, LakerunnerError | BrokenStream | TimeoutError | pa.ArrowException
+        ):
             return None
         if stopped:
             return cancelled()
@@ -192,7 +195,4 @@ def _shut(stream: socket.socket) -> None:
 def _write(sink: socket.socket, rows: pa.RecordBatchReader) -> None:
     """What breaks off is not ended: the sandbox sees a broken stream, and the reader of the answer the rows' error."""
     with sink, suppress(OSError, LakerunnerError, pa.ArrowException):
-        writer = BatchWriter(sink, rows.schema)
-        for batch in rows:
-            writer.write(batch)
-        writer.end()
+        send_batches(sink, rows.schema, rows)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from starlette.responses import Response
 
 from lakerunner.api.formats.format import Close, Format, batches_of, schema_of, streamed
-from lakerunner.api.ipc import Sink
+from lakerunner.model.frames import Sink
 from lakerunner.query.answer import Answer
 
 

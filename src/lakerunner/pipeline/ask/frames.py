@@ -1,15 +1,13 @@
-"""What passes between the API and the process that runs its queries in Spark (serve.py): frames on a socket.
+"""What passes between the API and the process that runs its queries in Spark (serve.py), in frames (model/frames.py).
 
-A frame is a kind of one byte, the length of its content in four, and the content. What always holds: an answer is JSON
-or Arrow IPC and is read as nothing else, because the process that wrote it has run a stranger's query; only a request,
-which comes from the API, is a pickle. A frame is read whole or not at all.
+What always holds: an answer is JSON or Arrow IPC and is read as nothing else, because the process that wrote it has run
+a stranger's query; only a request, which comes from the API, is a pickle.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-import struct
 from typing import Any
 
 import pyarrow as pa
@@ -24,13 +22,12 @@ from lakerunner.model.errors import (
     Unavailable,
     UserError,
 )
+from lakerunner.model.frames import MAX_BYTES, send_frame
 
 ROWS, END, FAILURE = b"A", b".", b"E"  # of an answer
 REQUEST = b"Q"  # a pickle
 READY, ENDED = b"R", b"X"  # what the process says of itself
-MAX_BYTES = 1 << 30
 _MAX_MESSAGE = 4000
-_HEAD = struct.Struct(">cI")
 _ERRORS: dict[str, type[LakerunnerError]] = {
     kind.__name__: kind for kind in (UserError, TooLarge, TooLong, Unavailable, Crashed, Corrupt, Absent)
 }
@@ -40,37 +37,7 @@ def send(connection: socket.socket, kind: bytes, content: bytes | memoryview = b
     """Send one frame. TooLarge if it is longer than a frame may be."""
     if len(content) > MAX_BYTES:
         raise TooLarge(f"{len(content)} bytes are more than Spark can hand over at once, {MAX_BYTES}: ask for less")
-    connection.sendall(_HEAD.pack(kind, len(content)))
-    connection.sendall(content)
-
-
-def receive(connection: socket.socket) -> tuple[bytes, bytearray] | None:
-    """Return the next frame, None at the end. EOFError if it ends in the middle, or is none."""
-    head = _read(connection, _HEAD.size)
-    if not head:
-        return None
-    if len(head) < _HEAD.size:
-        raise EOFError("the connection ended in the head of a frame")
-    kind, length = _HEAD.unpack(head)
-    if length > MAX_BYTES:
-        raise EOFError(f"a frame of {length} bytes is longer than one may be")
-    content = _read(connection, length)
-    if len(content) < length:
-        raise EOFError("the connection ended in the middle of a frame")
-    return kind, content
-
-
-def _read(connection: socket.socket, length: int) -> bytearray:
-    content = bytearray(length)
-    view, read = memoryview(content), 0
-    while read < length:
-        count = connection.recv_into(view[read:])
-        if not count:
-            break
-        read += count
-    view.release()
-    del content[read:]
-    return content
+    send_frame(connection, kind, content)
 
 
 def rows_content(batch: pa.RecordBatch) -> memoryview:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lakerunner.model.errors import Crashed, LakerunnerError, TooLarge, Unavailable
+from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask import frames
 from lakerunner.pipeline.ask.run import AskLimits
@@ -114,9 +115,9 @@ class Child:
 
     def watch(self) -> None:
         """Take down what it says of itself, until it has ended."""
-        with suppress(OSError, EOFError):
-            while told := frames.receive(self._control):
-                self._take_down(*told)
+        with suppress(OSError, BrokenStream):
+            while True:
+                self._take_down(*receive_frame(self._control))
         self.kill()  # it does not listen any more; and if it was killed alone, its JVM is left
         self.popen.wait()
         self._control.close()

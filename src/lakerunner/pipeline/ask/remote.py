@@ -16,6 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.model.errors import Crashed, LakerunnerError, TooLong, Unavailable
+from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.model.segment import Segment
 from lakerunner.pipeline.ask import frames
 from lakerunner.pipeline.ask.process import Child, QueryProcesses
@@ -126,10 +127,10 @@ class RemoteRun:
             if not child.ready.wait(_START_SECONDS):
                 raise self._over(child, Unavailable(f"Spark for queries did not start within {_START_SECONDS:g} s"))
             connection.settimeout(self._seconds + _GRACE_SECONDS)
-            told = frames.receive(connection)
+            told: tuple[bytes, bytearray] | None = receive_frame(connection)
         except TimeoutError:
             raise self._over(child, TooLong(f"stopped after {self._seconds:g} s: limit query_seconds")) from None
-        except (OSError, EOFError):
+        except (OSError, BrokenStream):
             told = None
         with self._lock:
             self._answered = True

@@ -24,6 +24,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lakerunner.model.errors import Crashed, LakerunnerError, Unavailable
+from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.pipeline.ask import frames
 from lakerunner.pipeline.ask.process import ServeSettings
 from lakerunner.pipeline.ask.run import SparkQueries, SparkRun
@@ -48,10 +49,11 @@ class Server:
 
     def run(self) -> None:
         """Serve until the JVM or the starting process ends."""
-        told = frames.receive(self._control)
-        if told is None:
+        try:
+            _, content = receive_frame(self._control)
+        except BrokenStream:
             return
-        settings: ServeSettings = pickle.loads(told[1])  # noqa: S301 - from the API, which started us
+        settings: ServeSettings = pickle.loads(content)  # noqa: S301 - from the API, which started us
         threading.Thread(target=self._take_queries, daemon=True).start()
         try:
             session = open_session(settings.spark, "lakerunner-queries")
@@ -93,7 +95,7 @@ class Server:
             # If the JVM is gone, the API is told so once, for all queries that it took with it.
             if exit_code(_GONE_SECONDS if isinstance(error, Unavailable) else 0.0) is None:
                 _say_failure(connection, error)
-        except (OSError, EOFError):
+        except (OSError, BrokenStream):
             pass  # the API has left
         except Exception as error:  # noqa: BLE001 - a bug: the API reports it
             _say_failure(connection, Crashed(f"Spark did not finish the query: {type(error).__name__}: {error}"))
@@ -103,10 +105,8 @@ class Server:
             connection.close()
 
     def _run_query(self, connection: socket.socket) -> None:
-        told = frames.receive(connection)
-        if told is None:
-            return
-        plan, segments, schema = pickle.loads(told[1])  # noqa: S301 - from the API, which started us
+        _, content = receive_frame(connection)
+        plan, segments, schema = pickle.loads(content)  # noqa: S301 - from the API, which started us
         self._opened.wait()
         if self._queries is None:
             return

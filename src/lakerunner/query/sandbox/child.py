@@ -24,21 +24,10 @@ import orjson
 import pyarrow as pa
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.frames import BatchDecoder, BrokenStream, receive_frame
 from lakerunner.query.arrow_types import arrow_types
 from lakerunner.query.guard import check_sql
-from lakerunner.query.sandbox.frames import (
-    BATCH,
-    CANCEL,
-    END,
-    ERROR,
-    REQUEST,
-    VALUE,
-    BatchReader,
-    BatchWriter,
-    BrokenStream,
-    FrameReader,
-    send_json,
-)
+from lakerunner.query.sandbox.protocol import BATCH, CANCEL, END, ERROR, REQUEST, VALUE, send_batches, send_json
 from lakerunner.query.scan import quoted
 
 _MAX_STREAMS = 64
@@ -108,15 +97,15 @@ class Child:
         rows = connection.sql(sql)
         types = arrow_types(connection, tuple(map(str, rows.types)))
         schema = _with_unique_names(pa.schema(list(zip(rows.columns, types, strict=True))))
-        writer = BatchWriter(self._data, schema)
-        if not request["bind"]:
-            with closing(rows.to_arrow_reader(_BATCH_ROWS)) as reader:
-                for batch in reader:
-                    for piece in _pieces(pa.RecordBatch.from_arrays(batch.columns, schema=schema)):
-                        if self._cancelled:
-                            raise _Cancelled
-                        writer.write(piece)
-        writer.end()
+        send_batches(self._data, schema, () if request["bind"] else self._batches(rows, schema))
+
+    def _batches(self, rows: duckdb.DuckDBPyRelation, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with closing(rows.to_arrow_reader(_BATCH_ROWS)) as reader:
+            for batch in reader:
+                for piece in _pieces(pa.RecordBatch.from_arrays(batch.columns, schema=schema)):
+                    if self._cancelled:
+                        raise _Cancelled
+                    yield piece
 
     def _listen(self) -> None:
         """Interrupt the request that the server names, again and again: one that comes before DuckDB begins is lost."""
@@ -146,20 +135,19 @@ def _receive(data: socket.socket) -> tuple[dict[str, Any], list[socket.socket]]:
 
 def _incoming(stream: socket.socket) -> pa.RecordBatchReader:
     """The rows of one stream, for DuckDB."""
-    frames = FrameReader(stream)
-    _, payload = frames.next()
-    reader = BatchReader(payload)
+    _, payload = receive_frame(stream)
+    decoder = BatchDecoder(payload)
 
     def batches() -> Iterator[pa.RecordBatch]:
         while True:
-            kind, payload = frames.next()
+            kind, payload = receive_frame(stream)
             if kind == END:
                 return
             if kind != BATCH:
                 raise BrokenStream(f"frame of kind {kind!r} among batches")
-            yield reader.batch(payload)
+            yield decoder.decode(payload)
 
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+    return pa.RecordBatchReader.from_batches(decoder.schema, batches())
 
 
 def _keep_what_is_read_twice(connection: duckdb.DuckDBPyConnection, sql: str, relations: list[str]) -> None:

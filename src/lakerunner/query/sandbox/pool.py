@@ -23,9 +23,10 @@ from uuid import UUID
 import orjson
 
 from lakerunner.model.errors import LakerunnerError, TooLarge
+from lakerunner.model.frames import BrokenStream
 from lakerunner.query.failures import Limits, ended, reported, too_long
-from lakerunner.query.sandbox.frames import ERROR, BrokenStream
 from lakerunner.query.sandbox.process import Sandbox, Zygote
+from lakerunner.query.sandbox.protocol import ERROR
 
 _KEPT_WARM = 4
 _SPARE = 1  # forked before it is needed, for the next organization
@@ -91,13 +92,13 @@ class Sandboxes:
                 raise self.reported(sandbox, payload)
             return orjson.loads(payload)
 
-    def reported(self, sandbox: Sandbox, payload: bytes) -> LakerunnerError:
+    def reported(self, sandbox: Sandbox, payload: bytes | bytearray) -> LakerunnerError:
         """The error that a sandbox reported; one that ran out of memory is not used again."""
         error, sound = reported(payload, self.limits)
         sandbox.sound = sandbox.sound and sound
         return error
 
-    def failed(self, sandbox: Sandbox, error: BrokenStream | TimeoutError) -> LakerunnerError:
+    def failed(self, sandbox: Sandbox, error: Exception) -> LakerunnerError:
         """What it means that a sandbox does not answer, or no longer."""
         if isinstance(error, TimeoutError):
             sandbox.kill()

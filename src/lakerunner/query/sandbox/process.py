@@ -28,9 +28,10 @@ from uuid import UUID
 import orjson
 
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.query.held import HeldFile
 from lakerunner.query.sandbox.confine import FILES, SPILL
-from lakerunner.query.sandbox.frames import CANCEL, END, ERROR, REQUEST, VALUE, BrokenStream, FrameReader, socket_pair
+from lakerunner.query.sandbox.protocol import CANCEL, END, ERROR, REQUEST, VALUE, socket_pair
 
 _ANSWER_BYTES = 4096
 _START_SECONDS = 60.0
@@ -170,7 +171,6 @@ class Sandbox:
         self.pid, self._data, self._control = zygote.fork(directory, limits)
         # Good for this process alone: its id may be another's after the zygote has died.
         self._process = os.pidfd_open(self.pid)
-        self._frames = FrameReader(self._data)
 
     def request(self, request: Mapping[str, Any], streams: Sequence[socket.socket] = ()) -> None:
         """Begin a piece of work; its frames follow. BrokenStream if the sandbox is gone."""
@@ -183,14 +183,14 @@ class Sandbox:
         except OSError as error:
             raise BrokenStream(str(error)) from error
 
-    def next(self, seconds: float) -> tuple[bytes, bytes]:
+    def next(self, seconds: float) -> tuple[bytes, bytearray]:
         """The next frame. TimeoutError if it does not come in time, BrokenStream if the sandbox has ended."""
         self._data.settimeout(seconds)
         if not self._greeted:
-            for protection in orjson.loads(self._frames.next()[1])["missing"]:
+            for protection in orjson.loads(receive_frame(self._data)[1])["missing"]:
                 _report_missing(protection)
             self._greeted = True
-        kind, payload = self._frames.next()
+        kind, payload = receive_frame(self._data)
         self._idle = kind in (END, ERROR, VALUE)
         return kind, payload
 
@@ -251,7 +251,6 @@ class Sandbox:
         if self._process < 0:
             return
         self.end()
-        self._frames.close()
         self._data.close()
         self._control.close()
         os.close(self._process)

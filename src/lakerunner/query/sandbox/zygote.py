@@ -23,8 +23,8 @@ import orjson
 
 from lakerunner.query.sandbox.child import Child
 from lakerunner.query.sandbox.confine import confine, die_with_parent
-from lakerunner.query.sandbox.frames import VALUE, send_json
 from lakerunner.query.sandbox.instance import limit, lock, open_instance
+from lakerunner.query.sandbox.protocol import VALUE, send_json
 
 _REQUEST_BYTES = 64 << 10
 
