@@ -2,7 +2,7 @@
 
 DuckDB's memory limit does not see what one call builds for one batch of rows, and a call cannot be interrupted in the
 middle, so a size must be in the query's text: a literal, and small. No such call may stand inside another one, where
-sizes would multiply.
+sizes would multiply. Formats of times are literals too, for the reason that lakeql/time_formats.py gives.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.source import Source
+from lakerunner.lakeql.time_formats import TIME_FORMATTED, format_problem
 
 MAX_PADDED = 1_000
 MAX_REPLACEMENT = 100
@@ -35,6 +36,8 @@ def _check_call(call: exp.Anonymous, constants: Constants, source: Source) -> No
     if name in ("range", "generate_series"):
         _check_series(call, constants, source)
         return
+    if name in TIME_FORMATTED and (problem := format_problem(name, [_literals(node) for node in call.expressions])):
+        raise source.error(f"{name}: {problem}", call)
     check = _CHECKS.get(name)
     if check is None:
         return
@@ -59,6 +62,13 @@ def _check_series(call: exp.Anonymous, constants: Constants, source: Source) -> 
         raise source.error(f"{call.name.lower()} makes {length} values, more than the {most} allowed here", call)
     if call.find_ancestor(exp.Lambda, exp.Comprehension):
         raise source.error(f"{call.name.lower()} is not available in a lambda", call)
+
+
+def _literals(node: exp.Expr) -> str | list[str] | None:
+    """Return the text of a literal, the texts of a list of literals, or None for anything else."""
+    if isinstance(node, exp.Array) and all(item.is_string for item in node.expressions):
+        return [item.name for item in node.expressions]
+    return node.name if node.is_string else None
 
 
 def _padded(arguments: list[exp.Expr]) -> str | None:
