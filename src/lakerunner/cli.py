@@ -19,7 +19,7 @@ from lakerunner.commands.options import store as _store
 from lakerunner.commands.sweep import retention, sweep
 from lakerunner.commands.work import work
 from lakerunner.model.caller import Role, roles_named
-from lakerunner.model.errors import LakerunnerError
+from lakerunner.model.errors import LakerunnerError, in_full
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.settings import describe
 
@@ -471,7 +471,7 @@ def main() -> None:
     try:
         cli()
     except LakerunnerError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {in_full(error)}", err=True)
         sys.exit(1)
 
 

@@ -42,7 +42,7 @@ class Directory:
     def find(self, hashed: bytes) -> Known | None:
         self.asked += 1
         if self.away:
-            raise Unavailable("PostgreSQL at db:5432/lake: connection refused")
+            raise Unavailable("PostgreSQL does not answer")
         return self.keys.get(hashed)
 
 
@@ -91,9 +91,9 @@ def test_while_the_index_is_away_known_keys_are_good_for_a_longer_time(directory
     directory.now += 599.9
     assert directory.cache.caller("lrk_a") == caller
     directory.now += 0.1
-    with pytest.raises(Unavailable, match="connection refused"):
+    with pytest.raises(Unavailable, match="does not answer"):
         directory.cache.caller("lrk_a")
-    with pytest.raises(Unavailable, match="connection refused"):
+    with pytest.raises(Unavailable, match="does not answer"):
         directory.cache.caller("lrk_never_seen")
 
 
@@ -277,7 +277,7 @@ def test_with_postgresql_stopped_and_back(tmp_path: Path) -> None:
         server.stop()
         now[0] += 60
         assert cache.caller(secret) == caller
-        with pytest.raises(Unavailable, match="PostgreSQL at"):
+        with pytest.raises(Unavailable, match="PostgreSQL"):
             cache.caller("lrk_guess")
     finally:
         index.close()

@@ -207,7 +207,7 @@ def test_postgresql_is_away(cluster: Cluster, lake: Lake) -> None:
         for _ in range(3):
             refused = ask(lake, "SELECT count(*) AS n FROM spans")
             assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Unavailable")
-            assert "PostgreSQL at 127.0.0.1:" in refused.json()["error"]["message"]
+            assert refused.json()["error"]["message"] == "PostgreSQL does not answer"
             cluster.check_tells_no_secret(refused.text)
         assert ask(lake, query, headers={"authorization": "Bearer of nobody"}).status_code == 503
         assert time.monotonic() - began < 8  # the pool alone would wait 10 s for each

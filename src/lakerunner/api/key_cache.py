@@ -121,4 +121,4 @@ class KeyCache:
 
 def _raise(error: Unavailable) -> NoReturn:
     """A new one, as many threads may raise it."""
-    raise Unavailable(str(error)) from error
+    raise Unavailable(str(error), detail=error.detail) from error

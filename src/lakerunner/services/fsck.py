@@ -21,7 +21,7 @@ from rich.console import Console
 
 from lakerunner.bus.backlog import backlog
 from lakerunner.index.index import Index
-from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.model.errors import Unavailable, UserError, in_full
 from lakerunner.model.organization import Organization
 from lakerunner.model.retention import parse_retention
 from lakerunner.objects.open import shared_store
@@ -66,7 +66,7 @@ def run_fsck(settings: Settings, asked: Asked, output: TextIO, errors: TextIO) -
         errors.write(f"error: {error}\n")
         return USAGE
     except Unavailable as error:
-        errors.write(f"error: nothing could be checked: {error}\n")
+        errors.write(f"error: nothing could be checked: {in_full(error)}\n")
         return NOT_ALL
     show(found, seed, asked, output)
     return FOUND if found.counts[ERROR] else NOT_ALL if found.unchecked else CLEAN

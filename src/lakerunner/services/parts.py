@@ -83,7 +83,7 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say) -> Parts:
         store,
         address,
         bus,
-        open_key_cache(settings, index),
+        open_key_cache(settings, index.hurried()),
         ProcessSpark(settings, runtime),
     )
 
