@@ -114,3 +114,17 @@ def test_formats_of_times_are_known_literals(call: str, connection: duckdb.DuckD
 def test_formats_of_times_that_may_be_used(call: str, connection: duckdb.DuckDBPyConnection) -> None:
     check_sql(connection, f"SELECT {call} FROM scan_1", {"scan_1"})
     assert connection.execute(f"SELECT {call} FROM scan_1").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT " + " + ".join(["1"] * 900), "nested too deeply"),
+        ("SELECT 1 FROM scan_1 a0" + "".join(f" JOIN scan_1 a{n} ON true" for n in range(3000)), "nested too deeply"),
+        ("SELECT " + "(" * 5000 + "1" + ")" * 5000, "Max expression depth"),
+        ("FROM " + "(FROM " * 100_000 + "scan_1" + ")" * 100_000, "more than 20000 parentheses"),
+    ],
+)
+def test_what_is_nested_without_end_is_refused(sql: str, said: str, connection: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(UserError, match=said):
+        check_sql(connection, sql, {"scan_1"})

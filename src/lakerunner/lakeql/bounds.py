@@ -20,7 +20,24 @@ MAX_PADDED = 1_000
 MAX_REPLACEMENT = 100
 MAX_LIST = 1_000
 MAX_TABLE = 1_000_000
+# DuckDB gives its parse tree as JSON, about four levels for an operator and two for a join; Python's reader of JSON
+# ends at some 1,400 levels.
+MAX_DEPTH = 250
+MAX_JOINS = 200
 _WIDE_FORMAT = re.compile(r"\d{4}|\*|\{[^}]*\{")
+
+
+def check_depth(tree: exp.Query, source: Source) -> None:
+    """UserError for a tree that what comes after it could not walk. A chain of AND or OR is one level, as in DuckDB."""
+    pending: list[tuple[exp.Expr, int]] = [(tree, 1)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise source.error(f"more than {MAX_DEPTH} expressions inside each other: name inner parts with WITH", node)
+        if len(node.args.get("joins") or ()) > MAX_JOINS:
+            raise source.error(f"more than {MAX_JOINS} joins in one SELECT", node)
+        chained = type(node) if isinstance(node, exp.And | exp.Or) else None
+        pending += [(child, depth if type(child) is chained else depth + 1) for child in node.iter_expressions()]
 
 
 def check_bounds(tree: exp.Query, constants: Constants, source: Source) -> None:

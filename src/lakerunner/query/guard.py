@@ -32,13 +32,20 @@ BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LA
 """
 _EXPRESSIONS = frozenset(_CLASSES.split())
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE"})
+# DuckDB limits how deep expressions are nested, not subqueries: 40,000 of them parse, 100,000 overflow its stack.
+_MAX_PARENTHESES = 20_000
 _RELATIONS = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "TABLE_FUNCTION"})
 
 
 def check_sql(connection: duckdb.DuckDBPyConnection, sql: str, relations: set[str]) -> None:
     """UserError unless the SQL is one SELECT over these relations that calls nothing but allowed functions."""
+    if sql.count("(") > _MAX_PARENTHESES:
+        raise UserError(f"the query cannot be run: it has more than {_MAX_PARENTHESES} parentheses")
     ((serialized,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
-    parsed = json.loads(serialized)
+    try:
+        parsed = json.loads(serialized)
+    except RecursionError:
+        raise UserError("the query cannot be run: it is nested too deeply") from None
     if parsed.get("error") or len(parsed.get("statements", ())) != 1:
         said = str(parsed.get("error_message", "not one SELECT")).partition("\n")[0]
         raise UserError(f"the query cannot be run: {said}")
