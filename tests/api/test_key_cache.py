@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.api import key_cache as key_cache_module
+from lakerunner.api.guesses import Guesses
 from lakerunner.api.key_cache import Ages, KeyCache
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
@@ -32,7 +33,8 @@ class Directory:
         self.asked = 0
         self.away = False
         self.keys: dict[bytes, Known] = {}
-        self.cache = KeyCache(self.find, AGES, lambda: self.now)
+        freely = Guesses(lambda: self.now, rate=1e9, all_rate=1e9)  # tests/api/test_guesses.py has their limits
+        self.cache = KeyCache(self.find, AGES, lambda: self.now, freely)
 
     def add(self, secret: str, seconds: float | None = None, organization: object = ACME) -> Caller:
         caller = Caller(organization, secret.removeprefix("lrk_"), READ)  # type: ignore[arg-type]
@@ -217,7 +219,7 @@ def test_no_secret_is_held(directory: Directory) -> None:
     directory.add("lrk_a-secret")
     directory.cache.caller("lrk_a-secret")
     directory.cache.caller("lrk_b-secret")
-    held = repr({**vars(directory.cache), "_find": None})
+    held = repr({**vars(directory.cache), "_find": None, "_guesses": None})
     assert digest("lrk_a-secret").__repr__() in held
     assert "lrk_" not in held
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from lakerunner.api.errors import on_bug, on_client_left, on_http_exception, on_lakerunner_error
+from lakerunner.api.guesses import Addressed
 from lakerunner.api.health import Health
 from lakerunner.api.openapi import ANY, BOOLEAN, JSON, OPEN, TEXT, Endpoint, Operation, Reply, Schema, document
 from lakerunner.model.errors import LakerunnerError
@@ -48,6 +50,7 @@ def build_app(*parts: Sequence[BaseRoute]) -> Starlette:
     described = document(routes)
     return Starlette(
         routes=routes,
+        middleware=[Middleware(Addressed)],
         exception_handlers={
             LakerunnerError: on_lakerunner_error,
             HTTPException: on_http_exception,

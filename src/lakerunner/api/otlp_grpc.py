@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.errors import retry_seconds
+from lakerunner.api.guesses import address_of, client_address
 from lakerunner.api.receive import Receiver
 from lakerunner.api.rpc_status import rpc_status
 from lakerunner.model.caller import Role
@@ -103,6 +104,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     async def _export(self, signal: str, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
+        client_address.set(address_of(context.peer()))
         try:
             caller = await to_thread.run_sync(self._authenticator.caller, headers, Role.WRITE)
             await self._receiver.accept_soon(caller.organization, signal, "otlp", data)
