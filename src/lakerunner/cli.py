@@ -468,6 +468,7 @@ def _say(sentence: str) -> None:
 
 def main() -> None:
     """Errors of ours are one line and exit code 1; only bugs show a trace."""
+    os.umask(0o077)  # what we write holds telemetry: it is for its owner alone
     try:
         cli()
     except LakerunnerError as error:
