@@ -21,6 +21,7 @@ from lakerunner.commands.work import work
 from lakerunner.model.caller import Role, roles_named
 from lakerunner.model.errors import LakerunnerError, in_full
 from lakerunner.model.source import SIGNAL_NAMES
+from lakerunner.services.drawn import drawn
 from lakerunner.settings import describe
 
 _listen = click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP API; port 0: a free one.")
@@ -472,7 +473,7 @@ def main() -> None:
     try:
         cli()
     except LakerunnerError as error:
-        click.echo(f"error: {in_full(error)}", err=True)
+        click.echo(drawn(f"error: {in_full(error)}"), err=True)
         sys.exit(1)
 
 
