@@ -19,8 +19,9 @@ from lakerunner.commands.options import store as _store
 from lakerunner.commands.sweep import retention, sweep
 from lakerunner.commands.work import work
 from lakerunner.model.caller import Role, roles_named
-from lakerunner.model.errors import LakerunnerError
+from lakerunner.model.errors import LakerunnerError, in_full
 from lakerunner.model.source import SIGNAL_NAMES
+from lakerunner.services.drawn import drawn
 from lakerunner.settings import describe
 
 _listen = click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP API; port 0: a free one.")
@@ -468,10 +469,11 @@ def _say(sentence: str) -> None:
 
 def main() -> None:
     """Errors of ours are one line and exit code 1; only bugs show a trace."""
+    os.umask(0o077)  # what we write holds telemetry: it is for its owner alone
     try:
         cli()
     except LakerunnerError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(drawn(f"error: {in_full(error)}"), err=True)
         sys.exit(1)
 
 

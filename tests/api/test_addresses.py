@@ -17,7 +17,7 @@ from lakerunner.api.addresses_dns import urls_of
 from lakerunner.api.addresses_k8s import Cluster, k8s_lookup
 from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.model.errors import Unavailable, UserError, in_full
 
 PATH = "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
 
@@ -51,8 +51,10 @@ def test_a_name_is_resolved() -> None:
 
 
 def test_a_name_without_address_is_unavailable() -> None:
-    with pytest.raises(Unavailable, match=r"the name no-such-host\.invalid of query workers has no address"):
+    with pytest.raises(Unavailable, match="query workers cannot be looked up") as refused:
         Addresses(lookups("dns://no-such-host.invalid:7080")).here()
+    assert "no-such-host" not in str(refused.value)
+    assert "the name no-such-host.invalid has no address" in refused.value.detail
 
 
 def test_a_worker_with_two_families_is_known_once() -> None:
@@ -183,13 +185,14 @@ def test_the_token_is_read_each_time_and_none_ready_is_an_answer(kubernetes: Api
 
 def test_what_the_api_refuses_is_unavailable_and_shows_no_token(kubernetes: ApiServer) -> None:
     kubernetes.status = 403
-    with pytest.raises(
-        Unavailable, match=r"k8s://lake/query-worker:7080 cannot be listed: the API server answers 403. .*leave to list"
-    ) as said:
+    with pytest.raises(Unavailable, match="query workers cannot be looked up") as said:
         kubernetes.lookup()()
-    assert "of-the-pod" not in str(said.value)
+    assert "k8s://lake/query-worker:7080 cannot be listed: the API server answers 403" in said.value.detail
+    assert "leave to list" in said.value.detail
+    assert "of-the-pod" not in in_full(said.value)
 
 
 def test_outside_a_cluster_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"cannot be listed: .*No such file"):
+    with pytest.raises(Unavailable) as refused:
         k8s_lookup("k8s://lake/query-worker:7080", Cluster("http://127.0.0.1:9", tmp_path))()
+    assert "No such file" in refused.value.detail

@@ -10,7 +10,7 @@ import pytest
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
-from lakerunner.api.events import EVENTS_LIMIT, EventsApi, Notified
+from lakerunner.api.events import EVENTS_LIMIT, EVENTS_MAX_OBJECTS, UNUSABLE_MAX, EventsApi, Notified
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
@@ -95,8 +95,8 @@ def test_the_handshake_of_event_grid(door: Door) -> None:
 @pytest.mark.parametrize(
     ("provider", "body", "status", "words"),
     [
-        ("s3", s3_event(KEY, bucket="other"), 400, "is of bucket 'other'; this lake reads 'lake'"),
-        ("gcp", gcp_event(KEY, bucket="other"), 400, "is of bucket 'other'; this lake reads 'lake'"),
+        ("s3", s3_event(KEY, bucket="other"), 400, "is of bucket 'other', which this lake does not read"),
+        ("gcp", gcp_event(KEY, bucket="other"), 400, "is of bucket 'other', which this lake does not read"),
         ("azure", [azure_event(KEY), azure_event(KEY, container="other")], 400, "is of bucket 'other'"),
         ("s3", {"Records": [{}]}, 400, "Records[0] lacks s3.bucket.name"),
         ("s3", b"{", 400, "it is not JSON"),
@@ -135,3 +135,22 @@ def test_a_key_opens_the_door_for_its_own_organization_only(keyless: Organizatio
         assert len(door.announced) == 1
     finally:
         door.server.stop()
+
+
+def test_what_one_request_may_name_is_bounded(door: Door) -> None:
+    """Of 5,000 keys that cannot be, each was recorded as a failed object."""
+    record = s3_event(KEY)["Records"][0]
+
+    def event(keys: list[str]) -> dict[str, object]:
+        return {"Records": [{**record, "s3": {"bucket": {"name": "lake"}, "object": {"key": key}}} for key in keys]}
+
+    unusable = [f"otel-raw/acme/edge//{n}.binpb" for n in range(EVENTS_MAX_OBJECTS)]
+    refused = door.post("s3", event(unusable))
+    assert refused.status_code == 400
+    assert "5000 of 5000 keys cannot be keys of objects, such as 'otel-raw/acme/edge//0.binpb'" in refused.text
+    refused = door.post("s3", event([*unusable, "otel-raw/acme/edge/one-more.binpb"]))
+    assert refused.status_code == 413
+    assert "5001 objects, more than the 5000 allowed" in refused.text
+    assert door.announced == []
+    few = unusable[:UNUSABLE_MAX]
+    assert door.post("s3", event([*few, "otel-raw/acme/edge/x.binpb"])).json() == {"objects": 101, "new": 101}

@@ -126,7 +126,7 @@ def test_tiers_give_what_raw_points_give(lake: Tiered, query: str, step: int, ti
 def test_a_worker_that_is_killed_is_taken_over(lake: Tiered, query: str, step: int, tier: str, exact: bool) -> None:
     before = lake.ask(query, step)
     (worker,) = before["data"]["stats"]["lakerunner"]["workers"]
-    lake.cluster.kill_worker(lake.cluster.ports[lake.cluster.urls.index(worker)])
+    lake.cluster.kill_worker(lake.cluster.ports[lake.cluster.names.index(worker)])
     after = lake.ask(query, step)
     assert after["data"]["result"] == before["data"]["result"]
     assert (reads(after)[0]["tier"], set(after["data"]["stats"]["lakerunner"]["workers"]) & {worker}) == (tier, set())

@@ -65,12 +65,12 @@ def numbers(rows: list[dict[str, Any]]) -> list[int]:
 
 @pytest.mark.parametrize("form", ["ndjson", "sse"])
 def test_a_worker_killed_while_rows_stream(cluster: Cluster, lake: Lake, form: str) -> None:
-    own = Counter(share.worker for share in assign(cluster.logs, cluster.urls, UnitSize(bytes=1)))
-    doomed, left = sorted(cluster.urls, key=lambda url: -own[url])  # half of the rows at least: they do not all fit
+    own = Counter(share.worker for share in assign(cluster.logs, cluster.names, UnitSize(bytes=1)))
+    doomed, left = sorted(cluster.names, key=lambda name: -own[name])  # half of the rows at least: they do not all fit
     with streaming(lake, EVERY_ROW, form) as lines:
         read = [next(lines) for _ in range(10)]
         time.sleep(0.5)  # until all that fits is on its way
-        cluster.kill_worker(cluster.ports[cluster.urls.index(doomed)])
+        cluster.kill_worker(cluster.ports[cluster.names.index(doomed)])
         read += lines
     if form == "ndjson":
         assert numbers([json.loads(line) for line in read]) == list(range(ALL))
@@ -93,7 +93,7 @@ def test_a_worker_killed_during_an_aggregate(cluster: Cluster, lake: Lake) -> No
     answer = ask(lake, query).json()
     assert time.monotonic() - began > 1.4
     assert [(row["n"], int(row["total"])) for row in answer["rows"]] == [(ALL, ALL * (ALL - 1) // 2)]
-    assert (answer["complete"], answer["stats"]["workers"]) == (True, {cluster.urls[1]: SEGMENTS})
+    assert (answer["complete"], answer["stats"]["workers"]) == (True, {cluster.names[1]: SEGMENTS})
 
 
 def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
@@ -103,7 +103,8 @@ def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
     refused = ask(lake, query)
     assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Unavailable")
     assert refused.json()["error"]["message"].startswith("no query worker can be reached: ")
-    assert all(url in refused.text for url in cluster.urls)
+    assert all(name in refused.text for name in cluster.names)
+    assert not any(url in refused.text for url in cluster.urls)
     assert int(refused.headers["retry-after"]) > 0
     (event,) = [one for one in events(lake, query) if one["type"] not in ("progress", "heartbeat")]
     assert (event["type"], event["error"]["kind"]) == ("error", "Unavailable")
@@ -115,7 +116,7 @@ def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
     assert (back["rows"], back["complete"], back["stats"]["workers"]) == (
         [{"n": ALL}],
         True,
-        {cluster.urls[1]: SEGMENTS},
+        {cluster.names[1]: SEGMENTS},
     )
 
 
@@ -138,7 +139,7 @@ def test_the_store_stops_while_events_stream(cluster: Cluster, lake: Lake) -> No
     assert rows == [n for n in range(ALL) if n // ROWS in read_hours]
     starts = {f"2026-01-01T{hour:02}:00:00" for hour in range(SEGMENTS) if hour not in read_hours}
     assert {one["start"][:19] for one in done["missing"]} == starts
-    assert all(one["reason"].startswith("s3://lake cannot read 'db/") for one in done["missing"])
+    assert all(one["reason"].startswith("the object store cannot read 'db/") for one in done["missing"])
     cluster.check_tells_no_secret(str(done))
 
 
@@ -153,7 +154,7 @@ def test_the_store_stops_while_lines_stream(cluster: Cluster, lake: Lake) -> Non
             read.extend(lines)  # as far as they come
     *rows, last = map(json.loads, read)
     assert last["error"]["kind"] == "Unavailable"
-    assert last["error"]["message"].startswith("s3://lake cannot read 'db/")
+    assert last["error"]["message"].startswith("the object store cannot read 'db/")
     assert 0 < len(set(numbers(rows))) == len(rows) < ALL
     cluster.check_tells_no_secret(str(last))
 
@@ -175,7 +176,7 @@ def test_the_store_is_away(cluster: Cluster, lake: Lake) -> None:
         )
         refused = ask(lake, other)
         assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Unavailable")
-        assert refused.json()["error"]["message"].startswith("s3://lake cannot read 'db/")
+        assert refused.json()["error"]["message"].startswith("the object store cannot read 'db/")
         partial = ask(lake, other, partial=True).json()
         assert (partial["rows"], partial["complete"]) == ([{"n": None}], False)
         assert sum(one["segments"] for one in partial["missing"]) == 4
@@ -207,7 +208,7 @@ def test_postgresql_is_away(cluster: Cluster, lake: Lake) -> None:
         for _ in range(3):
             refused = ask(lake, "SELECT count(*) AS n FROM spans")
             assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Unavailable")
-            assert "PostgreSQL at 127.0.0.1:" in refused.json()["error"]["message"]
+            assert refused.json()["error"]["message"] == "PostgreSQL does not answer"
             cluster.check_tells_no_secret(refused.text)
         assert ask(lake, query, headers={"authorization": "Bearer of nobody"}).status_code == 503
         assert time.monotonic() - began < 8  # the pool alone would wait 10 s for each

@@ -24,7 +24,7 @@ class Server:
         return self.answers
 
     def reach(self) -> Reach:
-        return Reach("PostgreSQL at here", self.probe, lambda: self.now)
+        return Reach(self.probe, lambda: self.now, "at here")
 
 
 def test_a_server_that_was_never_missed_is_not_probed() -> None:
@@ -40,7 +40,7 @@ def test_while_it_is_away_one_in_a_second_probes() -> None:
     assert server.probes == 1
     for now, probes in ((100.0, 1), (100.9, 1), (101.0, 2), (101.9, 2), (102.0, 3)):
         server.now = now
-        with pytest.raises(Unavailable, match="PostgreSQL at here is away"):
+        with pytest.raises(Unavailable, match="PostgreSQL does not answer"):
             reach.check()
         assert server.probes == probes
 
@@ -86,12 +86,12 @@ def test_a_server_that_has_stopped_is_waited_for_once(tmp_path: Path) -> None:
     opened.pool.timeout = 0.2
     database = Database(opened.url, opened.address, opened.pool, lambda: now)
     server.stop()
-    with pytest.raises(Unavailable, match="couldn't get a connection"), database.transaction():
+    with pytest.raises(Unavailable, match="does not answer"), database.transaction():
         pass
     database.pool.timeout = 600  # nobody waits so long
-    with pytest.raises(Unavailable, match=f"PostgreSQL at {database.address} is away"), database.transaction():
+    with pytest.raises(Unavailable, match="PostgreSQL does not answer"), database.transaction():
         pass
     now += PROBE_SECONDS
-    with pytest.raises(Unavailable, match="is away"), database.transaction():
+    with pytest.raises(Unavailable, match="does not answer"), database.transaction():
         pass
     database.close()

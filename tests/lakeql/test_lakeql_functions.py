@@ -12,6 +12,7 @@ import pytest
 from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.functions import FUNCTIONS, FUNCTIONS_BY_KIND, TABLE_FUNCTIONS
 from lakerunner.lakeql.tables import TABLES
+from lakerunner.lakeql.time_formats import TIME_FORMATTED
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats" / "lakeql.md"
@@ -59,6 +60,7 @@ def test_every_function_can_be_called_in_either_case() -> None:
         "printf",
         "range",
         "generate_series",
+        *TIME_FORMATTED,
     }
     for name in sorted(FUNCTIONS - bounded):
         assert compile_sql(f"SELECT {name}(message) AS x FROM logs", OWN, 0).scans

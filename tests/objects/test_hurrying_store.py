@@ -82,7 +82,7 @@ def test_it_is_waited_for_once_and_found_when_it_is_back(s3: S3, store: Hurrying
     assert (read(store), s3.requests()) == (b"rows", 1)
     s3.status = 503
     for requests in (1 + RETRIES, 1, 1):
-        with pytest.raises(Unavailable, match=r"s3://lake cannot read 'db/a': .*503"):
+        with pytest.raises(Unavailable, match=r"the object store cannot read 'db/a': .*503"):
             read(store)
         assert s3.requests() == requests
     s3.status = 206

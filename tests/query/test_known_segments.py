@@ -34,7 +34,7 @@ class Away(Lake):
 
     def pick(self, organization: UUID, signal: str, time: TimeRange, **asked: Any) -> Picked:
         if self.away:
-            raise Unavailable("PostgreSQL at localhost: connection refused")
+            raise Unavailable("PostgreSQL does not answer")
         return super().pick(organization, signal, time, **asked)
 
 
@@ -85,7 +85,7 @@ def test_what_no_pick_covers_is_unavailable(asked: Scan, lake: Away) -> None:
     known = KnownSegments(lake)
     pick(known, scan())
     lake.away = True
-    with pytest.raises(Unavailable, match="connection refused"):
+    with pytest.raises(Unavailable, match="does not answer"):
         pick(known, asked)
 
 
@@ -172,7 +172,7 @@ def test_a_postgresql_that_stops_and_comes_back(tmp_path: Path) -> None:
         server.stop()
         count, degraded = ask(engine, OWN)
         assert (count, degraded) == (10, "the index cannot be reached: segments as of 2024-01-02 00:00:00 UTC")
-        with pytest.raises(Unavailable, match="PostgreSQL at"):
+        with pytest.raises(Unavailable, match="PostgreSQL"):
             ask(engine, OTHER)
         server.start()
         index.pool.timeout = 30.0

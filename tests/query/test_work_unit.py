@@ -13,8 +13,13 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.plan.scan import Attribute, Contains, Equals, Present
 from lakerunner.plan.sql import Leaf
+from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.plan.vectors.values import Steps
+from lakerunner.promql.parse import parse
+from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.metrics.unit import Evaluate, MetricsUnit
 from lakerunner.query.unit import WorkUnit
-from lakerunner.query.units import unit_from_bytes
+from lakerunner.query.units import MAX_LEVELS, unit_from_bytes
 
 
 @pytest.fixture
@@ -78,3 +83,17 @@ def test_a_segment_of_another_signal_is_refused() -> None:
 def test_what_is_no_unit_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
         unit_from_bytes(data)
+
+
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 900, 3_000, 100_000])
+@pytest.mark.parametrize("start", ['{"metrics": ', '{"scan": ', '{"version": 2, "segments": '])
+def test_a_unit_that_is_nested_without_end_is_refused(start: str, levels: int) -> None:
+    with pytest.raises(Corrupt, match=f"nested deeper than {MAX_LEVELS} levels"):
+        unit_from_bytes(f"{start}{'[' * levels}{']' * levels}}}".encode())
+
+
+def test_the_deepest_expression_of_promql_is_a_unit() -> None:
+    expression = parse("abs(" * 98 + "up" + ")" * 98)
+    task = Evaluate(expression, Steps(0, 60_000, 60_000), 300_000)
+    unit = MetricsUnit(OWN, (), Selection((Matcher("__name__", "=", "up"),), 0, 60_000), task)
+    assert unit_from_bytes(unit.to_bytes()) == unit

@@ -19,7 +19,7 @@ from test_workers_http import check_each_once, gather, leaf, shares, wide_lake
 
 from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.server import bind
-from lakerunner.api.worker_client import RemoteWorkers
+from lakerunner.api.worker_client import RemoteWorkers, worker_name
 
 STARTS_WITHIN = 60.0
 pytestmark = pytest.mark.slow  # two processes each
@@ -87,11 +87,11 @@ def _stream_through(number: signal.Signals, processes: list[Process], lake: Lake
 def test_a_worker_that_is_killed_is_taken_over(processes: list[Process], lake: Lake) -> None:
     table, workers = _stream_through(signal.SIGKILL, processes, lake)
     check_each_once(table)
-    assert workers == {processes[1].url: shares(lake, [one.url for one in processes])}
+    assert workers == {worker_name(processes[1].url, ""): shares(lake, [worker_name(one.url, "") for one in processes])}
 
 
 def test_a_worker_that_is_told_to_stop_leaves_no_short_answer(processes: list[Process], lake: Lake) -> None:
     table, workers = _stream_through(signal.SIGTERM, processes, lake)
     check_each_once(table)
-    assert sum(workers.values()) == shares(lake, [one.url for one in processes])
+    assert sum(workers.values()) == shares(lake, [worker_name(one.url, "") for one in processes])
     assert processes[0].running.wait(20) == 0

@@ -23,7 +23,7 @@ from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.worker import WorkerApi
-from lakerunner.api.worker_client import RemoteWorkers
+from lakerunner.api.worker_client import RemoteWorkers, worker_name
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, TooLarge, Unavailable, UserError
 from lakerunner.plan.sql import Leaf
@@ -47,6 +47,10 @@ class Served:
     worker: QueryWorker
     server: HttpServer
     url: str
+
+    @property
+    def name(self) -> str:
+        return worker_name(self.url, KEY)
 
     def kill(self) -> None:
         """As if the process died: its connections break, whatever waits in them."""
@@ -134,7 +138,7 @@ def check_each_once(table: pa.Table) -> None:
 
 def busiest(served: Sequence[Served], lake: Lake) -> Served:
     """The one with the most segments."""
-    names = [one.url for one in served]
+    names = [one.name for one in served]
     most, _ = Counter(ranked(segment.id, names)[0] for segment in lake.all).most_common(1)[0]
     return served[names.index(most)]
 
@@ -174,8 +178,8 @@ def test_a_worker_that_is_stopped_while_it_streams_is_taken_over(steady: bool, w
         table = pa.Table.from_batches([*first, *reader])
     check_each_once(table)
     assert gathered.account.read == 12
-    assert sum(gathered.account.workers.values()) == shares(wide, [one.url for one in served])
-    assert gone.url not in gathered.account.workers
+    assert sum(gathered.account.workers.values()) == shares(wide, [one.name for one in served])
+    assert gone.name not in gathered.account.workers
 
 
 def test_a_worker_that_is_not_there_is_taken_over(wide: Lake, serve: Serve) -> None:
@@ -206,7 +210,8 @@ def test_when_none_is_left_the_error_names_each(wide: Lake, serve: Serve) -> Non
         error = failure(gather(wide, workers))
     assert type(error) is Unavailable
     assert str(error).startswith("no query worker can be reached: ")
-    assert all(f"query worker {one.url} cannot be reached" in str(error) for one in served)
+    assert all(f"query worker {one.name} cannot be reached" in str(error) for one in served)
+    assert "127.0.0.1" not in str(error)
 
 
 def test_closing_stops_the_work_over_there(wide: Lake, serve: Serve) -> None:
@@ -254,7 +259,7 @@ def test_a_worker_without_room_says_so_and_another_is_asked(wide: Lake, serve: S
         with remote([full, other]) as both:
             gathered = gather(wide, both, leaf("SELECT message FROM scan_1"))
             assert gathered.reader().read_all().num_rows == 7200
-            assert gathered.account.workers == {other.url: shares(wide, [full.url, other.url])}
+            assert gathered.account.workers == {other.name: shares(wide, [full.name, other.name])}
         endless.close()
 
 
@@ -322,6 +327,6 @@ def check_lost(route: Route, said: str, lake: Lake) -> None:
     server.start()
     workers = RemoteWorkers(Addresses(lookups(server.url)), KEY, 30)
     error = failure(gather(lake, workers))
-    assert f"query worker {server.url} {said}" in str(error)
+    assert f"query worker {worker_name(server.url, KEY)} {said}" in str(error)
     workers.close()
     server.stop()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +56,29 @@ def debian_postgres(directory: Path) -> Iterator[str]:
         yield f"postgresql://tester:{quote(_PASSWORD, safe='')}@127.0.0.1:{port}/postgres"
     finally:
         run("pg_ctl", "stop", "-w", "-m", "immediate")
+
+
+@contextmanager
+def frozen(data: Path) -> Iterator[None]:
+    """The server on this data is stopped by a signal, with all of its processes: its connections stay open, new ones
+    are accepted by the kernel, and nothing is ever answered."""
+    postmaster = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+    os.kill(postmaster, signal.SIGSTOP)  # first, so that no child is missed
+    stopped = [postmaster]
+    try:
+        for child in _children(postmaster):
+            os.kill(child, signal.SIGSTOP)
+            stopped.append(child)
+        yield
+    finally:
+        for pid in reversed(stopped):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _children(parent: int) -> list[int]:
+    stats = (path.read_text() for path in Path("/proc").glob("[0-9]*/stat") if path.exists())
+    fields = [(int(stat.split(" ", 1)[0]), int(stat.rpartition(")")[2].split()[1])) for stat in stats]
+    return [pid for pid, of in fields if of == parent]
 
 
 def fresh_database(url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,8 @@ from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import Prefix, Routes, SourceState
 from lakerunner.objects.store import ObjectStore
+from lakerunner.services import announce
+from lakerunner.services.admin import create_organization
 from lakerunner.services.announce import Announced, Announcer
 from lakerunner.services.queue_door import Message, QueueDoor
 from suites.notifications import azure_event, event_bridge, gcp_event, s3_event, sns
@@ -145,9 +148,26 @@ def test_a_key_that_cannot_be_asked_for_is_set_aside(index: Index) -> None:
     assert asked_for(index, store) == []
 
 
-def test_a_set_aside_object_goes_again_once_its_organization_is_known(index: Index) -> None:
-    from lakerunner.services.admin import create_organization
+def test_keys_that_cannot_be_asked_for_fill_no_table(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue's messages are not refused: so many are recorded, of one call and of an organization."""
+    store = memory_store()
+    name = f"flooded-{store.bucket}"
+    flooded = create_organization(index, name, None)
+    announcer = Announcer(index, store, ROUTES.route_of)
+    monkeypatch.setattr(announce, "UNREADABLE_KEPT", 150)
+    for expected in (100, 150, 150):
+        keys = [f"otel-raw/{name}/edge//{expected}-{n}-{uuid4()}.binpb" for n in range(1000)]
+        good = f"otel-raw/{name}/edge/{uuid4()}.binpb"
+        store.put(good, b"x")
+        assert announcer.keys([*keys, good]) == 1
+        found = index.sources.list(SourceState.FAILED, organization=flooded.id, limit=1000)
+        assert len(found) == expected
+    assert announcer.keys(["logs-raw/other//organization.binpb"]) == 0
+    failed = index.sources.list(SourceState.FAILED, organization=DEFAULT_ORGANIZATION.id, limit=1000)
+    assert "logs-raw/other//organization.binpb" in {record.source.key for record in failed}
 
+
+def test_a_set_aside_object_goes_again_once_its_organization_is_known(index: Index) -> None:
     store = memory_store()
     name = f"late-{store.bucket}"
     store.put(f"otel-raw/{name}/edge/x.binpb", b"x")

@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 
+from lakerunner.api.worker_client import worker_name
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
@@ -62,6 +63,11 @@ class Cluster:
     @property
     def urls(self) -> list[str]:
         return [f"http://127.0.0.1:{port}" for port in self.ports]
+
+    @property
+    def names(self) -> list[str]:
+        """Of workers, as answers have them: not their addresses."""
+        return [worker_name(url, _WORKER_KEY) for url in self.urls]
 
     @property
     def key(self) -> str:

@@ -17,7 +17,7 @@ from threading import Lock, Thread
 
 from lakerunner.api.addresses_dns import dns_lookup
 from lakerunner.api.addresses_k8s import k8s_lookup
-from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.model.errors import LakerunnerError, UserError, in_full
 
 Lookup = Callable[[], Sequence[str]]
 _EVERY_SECONDS = 5.0
@@ -81,7 +81,7 @@ class _Kept:
         try:
             found = self._lookup()
         except LakerunnerError as error:
-            _logger.warning("query workers cannot be looked up, those known before are asked: %s", error)
+            _logger.warning("those query workers are asked that were known before: %s", in_full(error))
         finally:
             with self._lock:
                 self._known = self._known if found is None else found

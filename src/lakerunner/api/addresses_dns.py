@@ -21,7 +21,8 @@ def dns_lookup(entry: str) -> Callable[[], Sequence[str]]:
         try:
             found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except OSError as error:
-            raise Unavailable(f"the name {name} of query workers has no address: {error.strerror}") from error
+            detail = f"the name {name} has no address: {error.strerror}"
+            raise Unavailable("query workers cannot be looked up", detail=detail) from error
         return urls_of([str(one[4][0]) for one in found], port)
 
     return look

@@ -47,8 +47,9 @@ def k8s_lookup(entry: str, cluster: Cluster = IN_CLUSTER) -> Callable[[], Sequen
             return urls_of(_ready(_asked(cluster, path, wanted)), port)
         except (httpx.HTTPError, OSError, ValueError, KeyError, TypeError) as error:
             raise Unavailable(
-                f"the endpoints of {entry} cannot be listed: {error}. Does the pod's service "
-                "account have leave to list endpointslices there?"
+                "query workers cannot be looked up",
+                detail=f"the endpoints of {entry} cannot be listed: {error}. Does the pod's service "
+                "account have leave to list endpointslices there?",
             ) from error
 
     return look

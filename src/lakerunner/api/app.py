@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute
 from lakerunner.api.auth import KEY_HEADERS
 from lakerunner.api.body_budget import BODIES_MAX_BYTES, BodyBudget
 from lakerunner.api.errors import on_bug, on_client_left, on_http_exception, on_lakerunner_error
+from lakerunner.api.guesses import Addressed
 from lakerunner.api.health import Health
 from lakerunner.api.openapi import ANY, BOOLEAN, JSON, OPEN, TEXT, Endpoint, Operation, Reply, Schema, document
 from lakerunner.model.errors import LakerunnerError
@@ -57,6 +58,7 @@ def build_app(
         routes=routes,
         middleware=[
             *([Middleware(CORSMiddleware, **_cors(origins))] if origins else []),
+            Middleware(Addressed),
             Middleware(BodyBudget, max_bytes=bodies_max_bytes),
         ],
         exception_handlers={

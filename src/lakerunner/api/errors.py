@@ -61,9 +61,16 @@ def error_body(error: BaseException) -> dict[str, object]:
         position = error.position
         where = {"position": {"line": position.line, "column": position.column}} if position else {}
         return {"kind": kind, "message": error.message, **where}
+    log_detail(error)
     if isinstance(error, LakerunnerError):
         return {"kind": kind, "message": str(error)}
     return {"kind": "InternalError", "message": "an internal error; the server's log has the details"}
+
+
+def log_detail(error: BaseException) -> None:
+    """What the client is not told of a dependency that is away: its address, and its own words."""
+    if isinstance(error, Unavailable) and error.detail:
+        _logger.warning("a request failed: %s (%s)", error, error.detail)
 
 
 def error_from(body: dict[str, Any]) -> LakerunnerError:

@@ -19,12 +19,15 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import BodyLimit, content_type, read_body, require_json
 from lakerunner.api.openapi import COUNT, JSON, TEXT, Body, Endpoint, Operation, Parameter, Reply
 from lakerunner.model.caller import Role
-from lakerunner.model.errors import NotAllowed, NotFound, UserError
+from lakerunner.model.errors import NotAllowed, NotFound, TooLarge, UserError
 from lakerunner.model.notification import PROVIDERS, Created, created_in, parsed, validation_code
 from lakerunner.model.organization import Organization
 from lakerunner.model.source import Routes
+from lakerunner.objects.keys import is_key
 
 EVENTS_LIMIT = BodyLimit(4 << 20, "the limit of one notification")
+EVENTS_MAX_OBJECTS = 5_000  # the most events that a provider, Event Grid, sends in one request
+UNUSABLE_MAX = 100  # keys of one request that no store could hold; a provider's own events have next to none
 _SNS = "text/plain"
 _EXAMPLE = {
     "Records": [
@@ -106,9 +109,16 @@ class EventsApi:
     def keys_of(self, provider: str, event: object) -> list[str]:
         """The raw objects that the event names as created, each once, in order."""
         created = created_in(provider, event)
+        if len(created) > EVENTS_MAX_OBJECTS:
+            raise TooLarge(f"the event names {len(created)} objects, more than the {EVENTS_MAX_OBJECTS} allowed")
         for one in created:
             if self.notified.is_foreign(one):
-                raise UserError(f"{one.key!r} is of bucket {one.bucket!r}; this lake reads {self.notified.bucket!r}")
+                raise UserError(f"{one.key!r} is of bucket {one.bucket!r}, which this lake does not read")
+        unusable = [one.key for one in created if not is_key(one.key)]
+        if len(unusable) > UNUSABLE_MAX:
+            raise UserError(
+                f"{len(unusable)} of {len(created)} keys cannot be keys of objects, such as {unusable[0]!r}"
+            )
         return [key for one in created if (key := self.notified.key_of(one)) is not None]
 
     def _refuse_others(self, organization: Organization, keys: list[str]) -> None:

@@ -5,7 +5,8 @@ Comes in: a secret. Goes out: its caller, or None for a secret that stands for n
 What always holds: an answer is taken without asking for `fresh` seconds only, so a revoked key dies within them and the
 time that one question takes, which one request asks for all; while the index is away, a caller that it named before is
 let in up to `away` seconds after it did. A secret with an end dies at that end in either case. Secrets are not held,
-only their digests, and of these so many: guesses push out guesses, never a caller.
+only their digests, and of these so many: guesses push out guesses, never a caller. Secrets that nobody is known by are
+asked for as often as guesses.py allows, and then Busy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from uuid import UUID
 
+from lakerunner.api.guesses import Guesses, client_address
 from lakerunner.index.keys import Known, digest
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import Unavailable
@@ -49,12 +51,19 @@ class _Answer:
 
 
 class KeyCache:
-    """Safe between threads. `find` asks the index; `clock` counts seconds."""
+    """Safe between threads. `find` asks the index; `clock` counts seconds; `guesses` by default as the module says."""
 
-    def __init__(self, find: Callable[[bytes], Known | None], ages: Ages, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        find: Callable[[bytes], Known | None],
+        ages: Ages,
+        clock: Callable[[], float],
+        guesses: Guesses | None = None,
+    ) -> None:
         self._find = find
         self._ages = ages
         self._clock = clock
+        self._guesses = guesses or Guesses(clock)
         self._lock = threading.Lock()
         self._known: dict[bytes, _Answer] = {}  # oldest answer first, as in the other one
         self._unknown: dict[bytes, _Answer] = {}
@@ -64,7 +73,8 @@ class KeyCache:
         self._changes = 0
 
     def caller(self, secret: str) -> Caller | None:
-        """Blocks on the index where it has to. Unavailable if that is away and nothing is remembered."""
+        """Blocks on the index where it has to. Unavailable if that is away and nothing is remembered, Busy if too many
+        secrets that stand for nobody were tried."""
         return self.caller_by(digest(secret))
 
     def caller_by(self, hashed: bytes) -> Caller | None:
@@ -73,21 +83,29 @@ class KeyCache:
             held = self._known.get(hashed) or self._unknown.get(hashed)
             if held is not None and held.is_good(now, self._ages.fresh):
                 return held.caller
-            if hashed in self._asking and (caller := self._fallback(held)):
-                return caller
+            if hashed in self._asking and (before := self._fallback(held)):
+                return before
             if self._away is not None:
                 if now < self._ask_at:
                     return self._fallback(held) or _raise(self._away)
                 self._ask_at = now + ASK_AGAIN_SECONDS  # this one asks, and no other meanwhile
+            is_guess = hashed not in self._known
+            leave = self._guesses.take(client_address.get()) if is_guess else None
             self._asking.add(hashed)
             changes = self._changes
+        caller: Caller | None = None
         try:
-            return self._ask(hashed, now, changes)
+            caller = self._ask(hashed, now, changes)
+            return caller
         except Unavailable as error:
+            if leave:
+                self._guesses.give_back(leave)
             with self._lock:
                 self._away, self._ask_at = error, self._clock() + ASK_AGAIN_SECONDS
             return self._fallback(held) or _raise(error)
         finally:
+            if leave and caller:
+                self._guesses.give_back(leave)
             with self._lock:
                 self._asking.discard(hashed)
 
@@ -121,4 +139,4 @@ class KeyCache:
 
 def _raise(error: Unavailable) -> NoReturn:
     """A new one, as many threads may raise it."""
-    raise Unavailable(str(error)) from error
+    raise Unavailable(str(error), detail=error.detail) from error

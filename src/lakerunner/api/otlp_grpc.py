@@ -21,6 +21,7 @@ from starlette.datastructures import Headers
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.errors import retry_seconds
+from lakerunner.api.guesses import address_of, client_address
 from lakerunner.api.receive import Receiver
 from lakerunner.api.rpc_status import rpc_status
 from lakerunner.model.caller import Role
@@ -136,6 +137,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
         return grpc.stream_unary_rpc_method_handler(export)
 
     async def _export(self, signal: str, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> bytes:
+        client_address.set(address_of(context.peer()))
         try:
             # gRPC's own maximum_concurrent_rpcs would refuse in a way that makes clients drop their data.
             if self._calls > CALLS_MAX:

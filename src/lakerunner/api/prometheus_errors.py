@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from lakerunner.api.errors import error_body, retry_after
+from lakerunner.api.errors import error_body, log_detail, retry_after
 from lakerunner.model.errors import (
     Busy,
     LakerunnerError,
@@ -84,6 +84,7 @@ def refused(error: Exception) -> Refused:
         case Busy():
             return Refused(TOO_MANY, str(error), retry_after(error))
         case Unavailable():
+            log_detail(error)
             return Refused(UNAVAILABLE, str(error), retry_after(error))
         case HTTPException():
             return Refused(BAD_DATA, error.detail)

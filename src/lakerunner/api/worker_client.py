@@ -1,16 +1,18 @@
 """Query workers elsewhere, called as if they were here: run(unit) gives an Answer whose rows come over HTTP.
 
 Whatever keeps a worker from giving a whole answer, but for an error that it states itself, is Lost: another may take
-the unit over.
+the unit over. A worker's name stands in answers and errors, so it is not its address: only the log names that.
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import socket
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from hashlib import blake2b
 
 import httpx
 import orjson
@@ -31,6 +33,13 @@ _CONNECTIONS = 1024
 # into one that just closes.
 _IDLE_SECONDS = 2.0
 _LATER = {Busy.http_status, Unavailable.http_status}
+_logger = logging.getLogger("lakerunner.api.workers")
+
+
+def worker_name(url: str, key: str) -> str:
+    """The same for the same URL in every query-api of a cluster, so that all give a segment to the same worker. Without
+    the cluster's key no address can be tried against it."""
+    return f"worker-{blake2b(url.encode(), digest_size=5, key=key.encode()[:64]).hexdigest()}"
 
 
 class RemoteWorkers:
@@ -38,6 +47,8 @@ class RemoteWorkers:
 
     def __init__(self, addresses: Addresses, key: str, read_seconds: float) -> None:
         self._addresses = addresses
+        self._key = key
+        self._names: dict[str, str] = {}  # by URL, of those that were here last
         self._client = httpx.Client(
             headers={KEY_HEADER: key, "content-type": "application/json"},
             timeout=httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS),
@@ -45,21 +56,27 @@ class RemoteWorkers:
         )
 
     def here(self) -> Sequence[Worker]:
-        return [_RemoteWorker(url, self._client) for url in self._addresses.here()]
+        names = {url: self._names.get(url) or self._named(url) for url in self._addresses.here()}
+        self._names = names
+        return [_RemoteWorker(name, url, self._client) for url, name in names.items()]
 
     def close(self) -> None:
         self._client.close()
 
+    def _named(self, url: str) -> str:
+        name = worker_name(url, self._key)
+        _logger.info("query worker %s is at %s", name, url)
+        return name
+
 
 class _RemoteWorker:
-    """Named by its address."""
-
-    def __init__(self, url: str, client: httpx.Client) -> None:
-        self.name = url
+    def __init__(self, name: str, url: str, client: httpx.Client) -> None:
+        self.name = name
+        self._url = url
         self._client = client
 
     def run(self, unit: Unit) -> Answer:
-        request = self._client.build_request("POST", f"{self.name}/internal/v1/run", content=unit.to_bytes())
+        request = self._client.build_request("POST", f"{self._url}/internal/v1/run", content=unit.to_bytes())
         try:
             response = self._client.send(request, stream=True)
             if response.status_code == 200:
@@ -67,7 +84,13 @@ class _RemoteWorker:
             with closing(response):
                 raise _turned_away(self.name, response.status_code, response.read())
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise Lost(f"query worker {self.name} cannot be reached: {error}") from error
+            raise _lost(self.name, "cannot be reached", error) from error
+
+
+def _lost(worker: str, what: str, error: Exception) -> Lost:
+    """The error's own text, which may name the address, is for the log."""
+    _logger.warning("query worker %s %s: %s: %s", worker, what, type(error).__name__, error)
+    return Lost(f"query worker {worker} {what}: {type(error).__name__}")
 
 
 def _turned_away(worker: str, status: int, body: bytes) -> LakerunnerError:
@@ -82,9 +105,9 @@ def _turned_away(worker: str, status: int, body: bytes) -> LakerunnerError:
 class _RemoteAnswer:
     """An Answer (query/answer.py) whose work is done elsewhere. Closing the response stops that work."""
 
-    def __init__(self, response: httpx.Response, url: str) -> None:
+    def __init__(self, response: httpx.Response, worker: str) -> None:
         self._response = response
-        self._frames = _Frames(response, url)
+        self._frames = _Frames(response, worker)
         self._reader: pa.RecordBatchReader | None = None
 
     @property
@@ -121,10 +144,10 @@ class _RemoteAnswer:
 class _Frames(io.RawIOBase):
     """The Arrow bytes inside the frames, as a file."""
 
-    def __init__(self, response: httpx.Response, url: str) -> None:
+    def __init__(self, response: httpx.Response, worker: str) -> None:
         super().__init__()
         self.account = Account()
-        self._url = url
+        self._worker = worker
         self._chunks = response.iter_raw()
         self._wire = bytearray()
         self._arrow = bytearray()
@@ -165,7 +188,7 @@ class _Frames(io.RawIOBase):
             while len(self._wire) < size:
                 self._wire += next(self._chunks)
         except (StopIteration, httpx.HTTPError, httpx.StreamError, OSError, ValueError) as error:
-            raise Lost(f"query worker {self._url} broke off its answer: {error}") from error
+            raise _lost(self._worker, "broke off its answer", error) from error
         data = bytes(self._wire[:size])
         del self._wire[:size]
         return data

@@ -93,7 +93,7 @@ def _postgres(pool: ConnectionPool[psycopg.Connection[TupleRow]]) -> list[Backlo
             return [Backlog(*row) for row in connection.execute(_POSTGRES).fetchall()]
     except psycopg.Error as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise Unavailable(f"PostgreSQL bus, looking at its backlog: {reason}") from error
+        raise Unavailable(f"PostgreSQL bus, looking at its backlog: {type(error).__name__}", detail=reason) from error
 
 
 def _kafka(servers: str, prefix: str) -> Iterator[Backlog]:

@@ -241,4 +241,4 @@ class KafkaMember:
 
 
 def unavailable(doing: str, error: KafkaError) -> Unavailable:
-    return Unavailable(f"Kafka, {doing}: {error.str()} ({error.name()})")
+    return Unavailable(f"Kafka, {doing}: {error.name()}", detail=error.str())

@@ -151,7 +151,7 @@ def _unavailable(doing: str) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise Unavailable(f"PostgreSQL bus, {doing}: {reason}") from error
+        raise Unavailable(f"PostgreSQL bus, {doing}: {type(error).__name__}", detail=reason) from error
 
 
 @dataclass(frozen=True)

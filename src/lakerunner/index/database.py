@@ -1,9 +1,10 @@
 """The way to PostgreSQL: a pool, transactions, named queries, and psycopg's errors told as ours.
 
 Comes in: a URL. Goes out: rows of named queries (queries.py). What always holds: a `transaction` is committed
-when its block ends and rolled back when the block raises; no message names the password; trouble with the
-connection, a deadlock or a serialization failure is Unavailable, so the caller does the whole transaction
-again later. Once a wait for the server was in vain nobody else waits until it answers again (reach.py).
+when its block ends and rolled back when the block raises; no message names the password, and none that a client may see
+the server's address; trouble with the connection, a deadlock or a serialization failure is Unavailable, so the caller
+does the whole transaction again later. Once a wait for the server was in vain nobody else waits until it answers again
+(reach.py); who has a client waiting asks through `hurried`, which gives a frozen server up (patience.py).
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from copy import copy
 from functools import partial
 from typing import Any
 
 import orjson
 import psycopg
 from psycopg import errors
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import PGconn, Ping
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from psycopg.types.json import set_json_loads
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from lakerunner.index.patience import PROBE_AFTER, Patience, PatientConnection, patient
+from lakerunner.index.probe import server_answers
 from lakerunner.index.queries import load_queries
 from lakerunner.index.reach import Reach
 from lakerunner.model.errors import Conflict, Corrupt, LakerunnerError, NotFound, Unavailable, UserError
@@ -32,7 +35,7 @@ Connection = psycopg.Connection[TupleRow]
 Rows = list[TupleRow]
 
 _WAIT_SECONDS = 10.0  # for a server that is starting, and for a free connection
-_PROBE_SECONDS = 2  # the least that libpq knows
+_PROBE_SECONDS = 2.0
 
 # A server whose machine is gone is noticed within about half a minute.
 _CONNECT: dict[str, Any] = {
@@ -84,7 +87,9 @@ class Database:
         self.url = url
         self.address = address
         self.pool = pool
-        self._reach = Reach(f"PostgreSQL at {address}", lambda: _server_answers(url, _PROBE_SECONDS), clock)
+        self._clock = clock
+        self._hurries = False
+        self._reach = Reach(lambda: server_answers(url, _PROBE_SECONDS, clock), clock, f"PostgreSQL at {address}")
 
     @classmethod
     def open(cls, url: str, connections: int) -> Database:
@@ -95,6 +100,7 @@ class Database:
         pool: ConnectionPool[Connection] = ConnectionPool(
             url,
             kwargs=_CONNECT,
+            connection_class=PatientConnection,
             min_size=1,
             max_size=connections,
             open=False,
@@ -114,7 +120,7 @@ class Database:
             psycopg.connect(self.url, **_CONNECT).close()
         except psycopg.Error as error:
             refusal = _line(error)
-            if isinstance(error, errors.ConnectionTimeout) or _server_answers(self.url, int(_WAIT_SECONDS)):
+            if isinstance(error, errors.ConnectionTimeout) or server_answers(self.url, _WAIT_SECONDS, self._clock):
                 raise Unavailable(f"PostgreSQL at {self.address} cannot be used: {refusal}") from None
         else:
             refusal = "it has just stopped answering"
@@ -130,8 +136,33 @@ class Database:
     def transaction(self) -> Iterator[Transaction]:
         """Unavailable at once while the server is known to be away."""
         self._reach.check()
-        with self.errors(), self.pool.connection() as connection:
-            yield Transaction(connection)
+        patience = patient(Patience(self._reach.missed, self._clock)) if self._hurries else nullcontext()
+        with self.errors(), patience:
+            connection = self._connection()
+            try:
+                with connection:
+                    yield Transaction(connection)
+            finally:
+                self.pool.putconn(connection)
+
+    def hurried(self) -> Database:
+        """The same server and pool, for those with a client that waits: a server that is frozen is given up within two
+        seconds, where the work of loops waits for it."""
+        other = copy(self)
+        other._hurries = True
+        return other
+
+    def _connection(self) -> Connection:
+        """From the pool. In a hurry it is tried for again where the server is there and only all are in use."""
+        if not self._hurries:
+            return self.pool.getconn()
+        end = self._clock() + self.pool.timeout
+        while True:
+            try:
+                return self.pool.getconn(min(PROBE_AFTER, self.pool.timeout))
+            except PoolTimeout:
+                if self._clock() >= end or not self._reach.missed():
+                    raise
 
     def rows(self, query: str, parameters: Mapping[str, Any] | None = None) -> Rows:
         """One query in a transaction of its own."""
@@ -156,23 +187,22 @@ class Database:
         try:
             yield
         except (psycopg.Error, UnicodeEncodeError) as error:
-            if isinstance(error, PoolTimeout):
-                self._reach.missed()
-            told = _told(error, self.address)
+            is_busy = isinstance(error, PoolTimeout) and self._reach.missed()
+            told = _told(error, self.address, is_busy=is_busy)
             if told is None:
                 raise
             raise told from error
 
 
-def _told(error: psycopg.Error | UnicodeEncodeError, address: str) -> LakerunnerError | None:
-    where = f"PostgreSQL at {address}"
+def _told(error: psycopg.Error | UnicodeEncodeError, address: str, *, is_busy: bool) -> LakerunnerError | None:
     match error:
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
             return Unavailable(
-                f"{where} has not the tables of this version: a service of this version makes them when it starts"
+                "PostgreSQL has not the tables of this version: a service of this version makes them when it starts",
+                detail=f"PostgreSQL at {address}: {_line(error)}",
             )
         case errors.InsufficientPrivilege():
-            return UserError(f"{where} does not let us: {_line(error)}")
+            return UserError(f"PostgreSQL does not let us: {_line(error)}")
         case errors.ForeignKeyViolation():
             return NotFound(f"no such row in the index: {error.diag.message_detail or _line(error)}")
         case errors.UniqueViolation():
@@ -180,8 +210,14 @@ def _told(error: psycopg.Error | UnicodeEncodeError, address: str) -> Lakerunner
         case psycopg.DataError() | UnicodeEncodeError():
             return Corrupt(f"a value that PostgreSQL cannot hold: {_line(error)}")
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
-            return Unavailable(f"{where}: {_line(error) or type(error).__name__}")
+            detail = f"PostgreSQL at {address}: {_line(error) or type(error).__name__}"
+            return Unavailable(f"PostgreSQL is busy: {_line(error)}" if is_busy else _public(error), detail=detail)
     return None
+
+
+def _public(error: psycopg.Error) -> str:
+    """What a client may read: libpq's own texts of a lost connection name host, port, user and database."""
+    return f"PostgreSQL gave up: {type(error).__name__}" if error.sqlstate else "PostgreSQL does not answer"
 
 
 def _address_of(url: str) -> str:
@@ -195,11 +231,6 @@ def _address_of(url: str) -> str:
         ) from None
     host = parts.get("host") or parts.get("hostaddr") or "localhost"
     return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"
-
-
-def _server_answers(url: str, seconds: int) -> bool:
-    conninfo = make_conninfo(url, connect_timeout=seconds)
-    return PGconn.ping(conninfo.encode()) == Ping.OK
 
 
 def _line(error: Exception) -> str:

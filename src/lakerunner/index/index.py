@@ -44,6 +44,11 @@ class Index:
         """Unavailable if no server answers within about ten seconds, or if it turns us away."""
         return cls(Database.open(url, connections))
 
+    def hurried(self) -> Index:
+        """The same index for those with a client that waits: Unavailable within two seconds from a server that is
+        frozen. It has the same connections, and is closed with this one."""
+        return Index(self._database.hurried())
+
     @property
     def pool(self) -> ConnectionPool[Connection]:
         """For the bus, which has its tables in the same database."""

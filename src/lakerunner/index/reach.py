@@ -1,47 +1,68 @@
 """Whether the server can be reached, so that only the first to find it gone waits for it.
 
 Comes in: that a wait for the server was in vain. Goes out: Unavailable, at once, for whoever wants the server then,
-until it answers a probe. What always holds: a server that answers probes is never called away, however busy it is;
-while it is away, one caller in PROBE_SECONDS probes, in its own time, and no other waits for that.
+until it answers a probe. What always holds: a server that answers probes in time is never called away, however busy it
+is; while it is away, one caller in PROBE_SECONDS begins a probe and waits PATIENCE_SECONDS for it, and no other waits.
+A probe that takes longer goes on in a thread of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from threading import Event, Lock, Thread
 
 from lakerunner.model.errors import Unavailable
 
 PROBE_SECONDS = 1.0
+PATIENCE_SECONDS = 0.5
 
 
 class Reach:
-    """Safe to use from many threads. `answers` is the probe; `clock` counts seconds; `server` names it in messages."""
+    """Safe to use from many threads. `answers` is the probe; `clock` counts seconds; `detail` is for logs."""
 
-    def __init__(self, server: str, answers: Callable[[], bool], clock: Callable[[], float]) -> None:
-        self._server = server
+    def __init__(self, answers: Callable[[], bool], clock: Callable[[], float], detail: str = "") -> None:
         self._answers = answers
         self._clock = clock
+        self._detail = detail
         self._lock = Lock()
         self._probe_at: float | None = None  # None while the server is there, as far as is known
+        self._probe: _Probe | None = None  # the one under way
 
     def check(self) -> None:
         """Unavailable if the server is away."""
         with self._lock:
             if self._probe_at is None:
                 return
-            probes = self._clock() >= self._probe_at
-            if probes:
+        if not self.missed():
+            raise Unavailable("PostgreSQL does not answer", detail=self._detail)
+
+    def missed(self) -> bool:
+        """A wait was in vain: return whether the server answers all the same, and is only busy."""
+        with self._lock:
+            if self._probe_at is not None and (self._probe is not None or self._clock() < self._probe_at):
+                return False
+            probe = self._probe = self._probe or self._begin()
+        probe.done.wait(PATIENCE_SECONDS)
+        with self._lock:
+            if not probe.answered and self._probe_at is None:
                 self._probe_at = self._clock() + PROBE_SECONDS
-        if not probes or not self._found():
-            raise Unavailable(f"{self._server} is away: it does not answer")
+            return probe.answered
 
-    def missed(self) -> None:
-        """A wait was in vain: is the server away, or only busy?"""
-        self._found()
+    def _begin(self) -> _Probe:
+        probe = _Probe()
+        Thread(target=self._run, args=(probe,), name="postgres-probe", daemon=True).start()
+        return probe
 
-    def _found(self) -> bool:
+    def _run(self, probe: _Probe) -> None:
         answered = self._answers()
         with self._lock:
+            probe.answered = answered
+            self._probe = None
             self._probe_at = None if answered else self._clock() + PROBE_SECONDS
-        return answered
+        probe.done.set()
+
+
+class _Probe:
+    def __init__(self) -> None:
+        self.done = Event()
+        self.answered = False

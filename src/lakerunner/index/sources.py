@@ -110,6 +110,12 @@ class Sources:
         }
         self._database.run("source_objects.set_aside", values)
 
+    def failed_as(self, etag: str, organization: UUID | None, most: int) -> int:
+        """How many failed objects of the organization have this etag, counted up to `most`."""
+        values = {"etag": etag, "organization": organization, "most": most}
+        ((count,),) = self._database.rows("source_objects.failed_as", values)
+        return int(count)
+
     def unknown(self, bucket: str, found: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
         """Of the (key, size, modified_ns) found in a listing, those that no row matches exactly, in their
         order."""

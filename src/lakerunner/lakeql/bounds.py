@@ -2,7 +2,7 @@
 
 DuckDB's memory limit does not see what one call builds for one batch of rows, and a call cannot be interrupted in the
 middle, so a size must be in the query's text: a literal, and small. No such call may stand inside another one, where
-sizes would multiply.
+sizes would multiply. Formats of times are literals too, for the reason that lakeql/time_formats.py gives.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.source import Source
+from lakerunner.lakeql.time_formats import TIME_FORMATTED, format_problem
 from lakerunner.model.errors import TooLarge
 
 MAX_PADDED = 1_000
@@ -21,7 +22,24 @@ MAX_REPLACEMENT = 100
 MAX_LIST = 1_000
 MAX_TABLE = 1_000_000
 MAX_RELATIONS = 100
+# DuckDB gives its parse tree as JSON, about four levels for an operator and two for a join; Python's reader of JSON
+# ends at some 1,400 levels.
+MAX_DEPTH = 250
+MAX_JOINS = 200
 _WIDE_FORMAT = re.compile(r"\d{4}|\*|\{[^}]*\{")
+
+
+def check_depth(tree: exp.Query, source: Source) -> None:
+    """UserError for a tree that what comes after it could not walk. A chain of AND or OR is one level, as in DuckDB."""
+    pending: list[tuple[exp.Expr, int]] = [(tree, 1)]
+    while pending:
+        node, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise source.error(f"more than {MAX_DEPTH} expressions inside each other: name inner parts with WITH", node)
+        if len(node.args.get("joins") or ()) > MAX_JOINS:
+            raise source.error(f"more than {MAX_JOINS} joins in one SELECT", node)
+        chained = type(node) if isinstance(node, exp.And | exp.Or) else None
+        pending += [(child, depth if type(child) is chained else depth + 1) for child in node.iter_expressions()]
 
 
 def check_bounds(tree: exp.Query, constants: Constants, source: Source) -> None:
@@ -58,6 +76,8 @@ def _check_call(call: exp.Anonymous, constants: Constants, source: Source) -> No
     if name in ("range", "generate_series"):
         _check_series(call, constants, source)
         return
+    if name in TIME_FORMATTED and (problem := format_problem(name, [_literals(node) for node in call.expressions])):
+        raise source.error(f"{name}: {problem}", call)
     check = _CHECKS.get(name)
     if check is None:
         return
@@ -82,6 +102,13 @@ def _check_series(call: exp.Anonymous, constants: Constants, source: Source) -> 
         raise source.error(f"{call.name.lower()} makes {length} values, more than the {most} allowed here", call)
     if call.find_ancestor(exp.Lambda, exp.Comprehension):
         raise source.error(f"{call.name.lower()} is not available in a lambda", call)
+
+
+def _literals(node: exp.Expr) -> str | list[str] | None:
+    """Return the text of a literal, the texts of a list of literals, or None for anything else."""
+    if isinstance(node, exp.Array) and all(item.is_string for item in node.expressions):
+        return [item.name for item in node.expressions]
+    return node.name if node.is_string else None
 
 
 def _padded(arguments: list[exp.Expr]) -> str | None:

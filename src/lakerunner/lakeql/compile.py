@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import UnsupportedError
 
 from lakerunner.lakeql.allowed import check_allowed
-from lakerunner.lakeql.bounds import check_bounds
+from lakerunner.lakeql.bounds import check_bounds, check_depth
 from lakerunner.lakeql.compare import Comparisons
 from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.dialect import written
@@ -103,6 +103,7 @@ class _Rewritten:
 
 
 def _rewritten(tree: exp.Query, source: Source, organization: UUID, constants: Constants) -> _Rewritten:
+    check_depth(tree, source)
     check_allowed(tree, source)
     check_bounds(tree, constants, source)
     names = output_names(tree)

@@ -16,7 +16,8 @@
     │   └── Absent              the object is not there (any more)
     └── Conflict            nobody: someone else did this work already; look again and go on
 
-A message names what is wrong, where it stands and what to do. It never holds a secret.
+A message names what is wrong, where it stands and what to do. It may reach a client: it never holds a secret, nor the
+address of a part of this installation, which goes into `Unavailable.detail`.
 """
 
 from __future__ import annotations
@@ -91,6 +92,18 @@ class Unavailable(LakerunnerError):
 
     http_status = 503
     retry_seconds: float = 2.0
+
+    def __init__(self, message: str = "", *, detail: str = "") -> None:
+        """`detail` is for logs and for whoever runs the process: addresses, and what the dependency itself reported. No
+        client sees it."""
+        super().__init__(message)
+        self.detail = detail
+
+
+def in_full(error: LakerunnerError) -> str:
+    """The message with its detail, for logs and for whoever runs the process."""
+    detail = error.detail if isinstance(error, Unavailable) else ""
+    return f"{error} ({detail})" if detail else str(error)
 
 
 class Crashed(Unavailable):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta as ObstoreMeta
     from obstore.store import ObjectStore as ObstoreStore
 
+_NAME = "the object store"  # in messages that clients may see: buckets and endpoints are in `detail`
 _PAGE = 1000  # keys that S3 lists, and deletes, in one request
 _PART_BYTES, _PARTS = 8 << 20, 4  # of a file that is sent, at a time; S3 takes 10,000 parts of an object
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,7 +53,7 @@ _REFUSED = {"401", "403"}
 
 
 class BucketStore:
-    """The ObjectStore of every store that obstore speaks to. `name` stands in messages, e.g. s3://lake."""
+    """The ObjectStore of every store that obstore speaks to. `name`, e.g. s3://lake, is for logs."""
 
     def __init__(self, store: ObstoreStore, bucket: str, name: str) -> None:
         self._store = store
@@ -73,7 +74,7 @@ class BucketStore:
                 if not if_absent:
                     raise
                 # It may be our own first try, whose answer was lost. That too is work already done.
-                raise Conflict(f"object {key} of {self._name} is already there") from None
+                raise Conflict(f"object {key} is already there") from None
 
     def put_file(self, key: str, path: Path) -> None:
         """In parts where it is more than one; until the last is there, nobody sees any of them."""
@@ -90,7 +91,7 @@ class BucketStore:
             result = obstore.get(self._store, key)
             meta = _meta(result.meta)
             if meta.size > max_bytes:
-                raise TooLarge(f"object {key} of {self._name} has {meta.size} bytes, more than the {max_bytes} allowed")
+                raise TooLarge(f"object {key} has {meta.size} bytes, more than the {max_bytes} allowed")
             return meta, memoryview(result.bytes())
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
@@ -102,7 +103,7 @@ class BucketStore:
             data = self._range(checked_key(key), start, length)
             enough = len(data) == length
         if not enough:
-            raise Corrupt(f"object {key} of {self._name} has fewer bytes than the {start + length} asked for")
+            raise Corrupt(f"object {key} has fewer bytes than the {start + length} asked for")
         return data
 
     def local_path(self, key: str) -> Path | None:
@@ -191,15 +192,18 @@ class BucketStore:
         text = str(error)
         answer = _answer(text)
         if answer["code"] in _NO_BUCKET:
-            return Unavailable(f"{self._name} is not there: create the bucket, or mend the store's URL")
+            return Unavailable(
+                "the object store's bucket is not there: create it, or mend the store's URL", detail=self._name
+            )
         if isinstance(error, FileNotFoundError):
-            return Absent(f"{self._name} holds no object {key}")
+            return Absent(f"{_NAME} holds no object {key}")
         advice = ""
         if answer["status"] in _REFUSED:
             advice = ". Check the credentials in the store's options, and their rights"
         if isinstance(error, InvalidPathError):
             advice = ". Delete or rename that object"
-        return Unavailable(f"{self._name} cannot {action} {key!r}: {_reason(text)}{advice}")
+        said = " ".join(filter(None, (answer["status"], answer["phrase"], answer["code"]))) or "it does not answer"
+        return Unavailable(f"{_NAME} cannot {action} {key!r}: {said}", detail=f"{self._name}: {_reason(text)}{advice}")
 
 
 def _meta(found: ObstoreMeta) -> ObjectMeta:

@@ -105,7 +105,8 @@ class S3Uploads:
 
     def _told(self, error: Exception) -> Unavailable:
         return Unavailable(
-            f"s3://{self._bucket} does not tell or end its uploads: {_code(error) or type(error).__name__}"
+            f"the object store does not tell or end its uploads: {_code(error) or type(error).__name__}",
+            detail=f"s3://{self._bucket}",
         )
 
 

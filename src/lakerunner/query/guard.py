@@ -2,7 +2,8 @@
 
 lakeql/ has checked the text as sqlglot reads it. Here DuckDB parses the SQL that will run and the tree it gives is
 held to the lists again, so that no difference between the two parsers, and no unit of work from elsewhere, opens a way
-to anything but the relations of its own scans.
+to anything but the relations of its own scans. A name in FROM is a relation of the scans, or a CTE that is visible at
+that place: DuckDB would look for any other name in its catalog.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import duckdb
 
 from lakerunner.lakeql.functions import BUCKET_START, FUNCTIONS, MICROSECONDS, TABLE_FUNCTIONS
+from lakerunner.lakeql.time_formats import TIME_FORMATTED, format_problem
 from lakerunner.model.errors import UserError
 from lakerunner.query.kernels import KERNELS
 
@@ -30,24 +32,28 @@ BETWEEN CASE CAST COLLATE COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION LA
 """
 _EXPRESSIONS = frozenset(_CLASSES.split())
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "CTE_NODE"})
+# DuckDB limits how deep expressions are nested, not subqueries: 40,000 of them parse, 100,000 overflow its stack.
+_MAX_PARENTHESES = 20_000
 _RELATIONS = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "TABLE_FUNCTION"})
 
 
 def check_sql(connection: duckdb.DuckDBPyConnection, sql: str, relations: set[str]) -> None:
     """UserError unless the SQL is one SELECT over these relations that calls nothing but allowed functions."""
+    if sql.count("(") > _MAX_PARENTHESES:
+        raise UserError(f"the query cannot be run: it has more than {_MAX_PARENTHESES} parentheses")
     ((serialized,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
-    parsed = json.loads(serialized)
+    try:
+        parsed = json.loads(serialized)
+    except RecursionError:
+        raise UserError("the query cannot be run: it is nested too deeply") from None
     if parsed.get("error") or len(parsed.get("statements", ())) != 1:
         said = str(parsed.get("error_message", "not one SELECT")).partition("\n")[0]
         raise UserError(f"the query cannot be run: {said}")
-    nodes = list(_nodes(parsed))
-    ctes = {entry["key"].lower() for node in nodes for entry in _entries(node.get("cte_map"))}
-    named = {relation.lower() for relation in relations} | ctes
-    for node in nodes:
+    for node, names in _nodes(parsed, frozenset(relation.lower() for relation in relations)):
         if str(node.get("type")).endswith("_NODE") and node["type"] not in _QUERIES:
             raise _refused(f"{node['type'].removesuffix('_NODE')} query")
         _check_expression(node)
-        _check_relation(node, named)
+        _check_relation(node, names)
 
 
 def _check_expression(node: dict[str, Any]) -> None:
@@ -56,9 +62,24 @@ def _check_expression(node: dict[str, Any]) -> None:
     name = node.get("function_name")
     if name is not None and (name.lower() not in _CALLABLE or node.get("schema") or node.get("catalog")):
         raise _refused(f"function {name}")
+    if name is not None and name.lower() in TIME_FORMATTED:
+        problem = format_problem(name.lower(), [_literals(argument) for argument in node.get("arguments", ())])
+        if problem:
+            raise UserError(f"the query cannot be run: {name}: {problem}")
 
 
-def _check_relation(node: dict[str, Any], named: set[str]) -> None:
+def _literals(argument: dict[str, Any]) -> str | list[str] | None:
+    """Return the text of a literal, the texts of a list of literals, or None for anything else."""
+    expression = argument["expression"]
+    if expression.get("function_name") == "list_value":
+        texts = [_literals(item) for item in expression["arguments"]]
+        found = [text for text in texts if isinstance(text, str)]
+        return found if len(found) == len(texts) else None
+    literal = expression.get("literal") if expression["class"] == "CONSTANT" else None
+    return str(literal["text"]) if literal and literal.get("kind") == "STRING" else None
+
+
+def _check_relation(node: dict[str, Any], named: frozenset[str]) -> None:
     """A relation in FROM is the only kind of node that may be sampled."""
     if "sample" not in node or "select_list" in node:
         return
@@ -80,16 +101,21 @@ def _refused(what: str) -> UserError:
     return UserError(f"the query cannot be run: {what} is not available")
 
 
-def _entries(cte_map: Any) -> list[dict[str, Any]]:
-    return cte_map["map"] if isinstance(cte_map, dict) else []
+def _nodes(value: Any, names: frozenset[str]) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Walk the tree; give each node with the relations that are visible there, in lower case.
 
-
-def _nodes(value: Any) -> Iterator[dict[str, Any]]:
-    pending = [value]
+    A CTE is visible in the query that defines it and below, and in those defined after it; not in itself.
+    """
+    pending = [(value, names)]
     while pending:
-        value = pending.pop()
-        if isinstance(value, dict):
-            yield value
-            pending.extend(value.values())
-        elif isinstance(value, list):
-            pending.extend(value)
+        value, names = pending.pop()
+        if isinstance(value, list):
+            pending.extend((item, names) for item in value)
+        if not isinstance(value, dict):
+            continue
+        cte_map = value.get("cte_map")
+        for entry in cte_map["map"] if isinstance(cte_map, dict) else ():
+            pending.append((entry["value"], names))
+            names |= {entry["key"].lower()}
+        yield value, names
+        pending.extend((item, names) for key, item in value.items() if key != "cte_map")

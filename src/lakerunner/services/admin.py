@@ -15,6 +15,7 @@ from lakerunner.model.caller import Share, in_order
 from lakerunner.model.errors import NotFound, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.services.ground import open_index
+from lakerunner.services.home import make_private
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
@@ -31,6 +32,8 @@ def administered(settings: Settings) -> Iterator[Index]:
             index.close()
         return
     runtime = Runtime("admin")
+    if not settings.database_url:
+        make_private(settings.home, embedded=True)
     try:
         yield open_index(settings, runtime, lambda _: None)
     finally:

@@ -2,7 +2,8 @@
 
 Every door (lister, backfill, webhook, queues, push) comes through here. An object announced ten times is recorded once
 and sent once: the index decides. What cannot be placed, because its organization is not known, and what cannot be read
-by its key, is set aside with the reason.
+by its key, is set aside with the reason: but for keys that no store could hold so many only, of one call and of one
+organization, as whoever may announce could send any number of them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from lakerunner.services.logs import Log
 RouteOf = Callable[[str], Route | None]
 _HEADS_AT_ONCE = 8
 _NO_ETAG = "unread"  # of an object that the store cannot show us
+UNREADABLE_AT_ONCE = 100
+UNREADABLE_KEPT = 1_000  # rows of one organization
 
 log = Log("announce")
 
@@ -57,7 +60,10 @@ class Announcer:
         else:
             with ThreadPoolExecutor(min(_HEADS_AT_ONCE, len(raw))) as pool:
                 found = list(pool.map(self._head, raw))
-        return self.metas([meta for meta in found if meta]).new
+        unreadable = [(key, one) for key, one in zip(raw, found, strict=True) if isinstance(one, UserError)]
+        if unreadable:
+            self._set_unreadable_aside(unreadable)
+        return self.metas([one for one in found if isinstance(one, ObjectMeta)]).new
 
     def metas(self, metas: Sequence[ObjectMeta]) -> Announced:
         """Announce objects as the store shows them, etags included."""
@@ -106,17 +112,40 @@ class Announcer:
             return Route(str(record.organization), record.collector, record.signal)
         return self.route_of(record.source.key)
 
-    def _head(self, key: str) -> ObjectMeta | None:
+    def _head(self, key: str) -> ObjectMeta | UserError | None:
+        """UserError, returned: stores hold keys that no client of ours can ask for, such as a//b."""
         try:
             return self._store.head(key)
         except Absent:
             log.warning("an announced object is not there", key=key)
-        except UserError as error:  # stores hold keys that no client of ours can ask for, such as a//b
-            route = self.route_of(key)
-            if route:
-                source = SourceObject(self._store.bucket, storable(key), _NO_ETAG, 0, 0)
-                self._set_aside(source, route, f"{error}. Write the object again under another key")
+        except UserError as error:
+            return error
         return None
+
+    def _set_unreadable_aside(self, unreadable: Sequence[tuple[str, UserError]]) -> None:
+        room: dict[str, int] = {}  # by organization, as its route names it
+        left_out = 0
+        for key, error in unreadable:
+            route = self.route_of(key)
+            if route is None:
+                continue
+            if route.organization not in room:
+                room[route.organization] = self._room_for_unreadable(route)
+            if room[route.organization] <= 0:
+                left_out += 1
+                continue
+            room[route.organization] -= 1
+            source = SourceObject(self._store.bucket, storable(key), _NO_ETAG, 0, 0)
+            self._set_aside(source, route, f"{error}. Write the object again under another key")
+        if left_out:
+            log.warning(
+                "keys that cannot be asked for are not recorded: too many", keys=left_out, one=unreadable[-1][0]
+            )
+
+    def _room_for_unreadable(self, route: Route) -> int:
+        known = self._organization(route.organization)
+        kept = self._index.sources.failed_as(_NO_ETAG, known.id if known else None, UNREADABLE_KEPT)
+        return min(UNREADABLE_AT_ONCE, UNREADABLE_KEPT - kept)
 
     def _source(self, meta: ObjectMeta) -> SourceObject:
         etag = meta.etag or self._store.head(meta.key).etag or ""

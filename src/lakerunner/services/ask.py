@@ -17,9 +17,9 @@ import click
 
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.services.client import Client, Ended, Output, Query
+from lakerunner.services.drawn import drawn
 from lakerunner.services.show import (
     DrawnOutput,
-    drawn,
     error_text,
     progress_bar,
     show_json,

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from rich.console import Console
 
-from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.model.errors import Unavailable, UserError, in_full
 from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
 from lakerunner.model.source import SEGMENT_PREFIX, Route, Routes, signal_of
 from lakerunner.model.time import ALL_TIME, SECOND_NS, TimeRange, duration_ns
@@ -155,7 +155,7 @@ def _rounds(backfill: Backfill, settings: Settings, follow: bool) -> Iterator[Co
         try:
             counts = _shown(backfill.run(now_ns(), settle_ns))
         except Unavailable as error:
-            log.warning("waiting for a dependency", error=str(error))
+            log.warning("waiting for a dependency", error=in_full(error))
             continue
         if counts.new or counts.set_aside:
             yield counts

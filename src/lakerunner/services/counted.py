@@ -6,7 +6,8 @@ from typing import Any, TextIO
 
 import orjson
 
-from lakerunner.services.show import drawn, show_rows
+from lakerunner.services.drawn import drawn, for_terminal
+from lakerunner.services.show import show_rows
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _MOST_BARS = 48
@@ -14,7 +15,7 @@ _MOST_BARS = 48
 
 def show_cardinality(answer: dict[str, Any], form: str, output: TextIO) -> None:
     if form == "json":
-        output.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+        output.write(for_terminal(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode(), output) + "\n")
         return
     if "labels" in answer:
         rows = [{**one, "values": one["values"] if one["exact"] else f"~{one['values']}"} for one in answer["labels"]]

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from lakerunner.bus.backlog import backlog
 from lakerunner.index.index import Index
-from lakerunner.model.errors import Unavailable, UserError
+from lakerunner.model.errors import Unavailable, UserError, in_full
 from lakerunner.model.organization import Organization
 from lakerunner.model.retention import parse_retention
 from lakerunner.objects.open import shared_store
@@ -33,6 +33,7 @@ from lakerunner.services.checks.queues import check_bus, check_outbox, check_sou
 from lakerunner.services.checks.recompute import recomputing
 from lakerunner.services.checks.strays import check_strays, check_unowned
 from lakerunner.services.checks.windows import Horizon, check_rolled, check_windows
+from lakerunner.services.drawn import drawn, for_terminal
 from lakerunner.services.ground import now_ns, store_address
 from lakerunner.services.show import show_rows
 from lakerunner.settings import Settings
@@ -63,10 +64,10 @@ def run_fsck(settings: Settings, asked: Asked, output: TextIO, errors: TextIO) -
             lake = Lake(index, shared_store(store_address(settings)), Path(at), say)
             found = check_lake(settings, lake, whose, asked, seed)
     except UserError as error:
-        errors.write(f"error: {error}\n")
+        errors.write(f"error: {drawn(str(error))}\n")
         return USAGE
     except Unavailable as error:
-        errors.write(f"error: nothing could be checked: {error}\n")
+        errors.write(f"error: nothing could be checked: {drawn(in_full(error))}\n")
         return NOT_ALL
     show(found, seed, asked, output)
     return FOUND if found.counts[ERROR] else NOT_ALL if found.unchecked else CLEAN
@@ -121,7 +122,8 @@ def _check_unplaced(index: Index, found: Findings) -> None:
 
 def show(found: Findings, seed: int, asked: Asked, output: TextIO) -> None:
     if asked.json:
-        output.write(orjson.dumps(_document(found, seed, asked), option=orjson.OPT_INDENT_2).decode() + "\n")
+        text = orjson.dumps(_document(found, seed, asked), option=orjson.OPT_INDENT_2).decode()
+        output.write(for_terminal(text, output) + "\n")
         return
     if found.kept:
         show_rows(_COLUMNS, [asdict(one) for one in in_order(found)], output)
@@ -131,7 +133,7 @@ def show(found: Findings, seed: int, asked: Asked, output: TextIO) -> None:
     if not asked.deep:
         output.write(f"samples were drawn with --seed {seed}; --deep looks at everything\n")
     for said in found.unchecked:
-        output.write(f"NOT CHECKED: {said}\n")
+        output.write(f"NOT CHECKED: {drawn(said)}\n")
     errors, notes = found.counts[ERROR], found.counts[NOTE]
     verdict = f"{errors} error{'' if errors == 1 else 's'}" if errors else "no errors"
     output.write(f"{verdict}, {notes} note{'' if notes == 1 else 's'}")

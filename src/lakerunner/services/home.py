@@ -1,19 +1,64 @@
 """The home of a lake: one process at a time serves from it. While it does, `HOME/address` names its URL.
 
 `HOME/token` holds a secret that is as good as a key of the default organization with every role: who can read the
-directory may administer the lake, and a web page, which can reach the address, cannot read it."""
+directory may administer the lake, and a web page, which can reach the address, cannot read it.
+
+It holds telemetry, and nobody but its owner may read it: `make_private` sees to the directory, the umask of the command
+line (cli.py) to everything that is made in it. Where root runs the embedded PostgreSQL, the server is another user's
+(index/account.py) and has to pass through: then HOME may be passed (0711), and what lies in it is closed.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from lakerunner.model.errors import UserError
+from lakerunner.services.logs import Log
 
 ADDRESS = "address"
 TOKEN = "token"  # noqa: S105 - the name of its file
+POSTGRES = "postgres"
+_CLOSED, _PASSABLE = 0o700, 0o711
+_OURS = frozenset({ADDRESS, TOKEN, "lock", "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"})  # by which a home is known
+
+log = Log("home")
+
+
+def make_private(home: Path, *, embedded: bool) -> None:
+    """Close the home to others, and what lies in it. `embedded`: the embedded PostgreSQL is in it.
+
+    A directory that holds other things and nothing of ours, and one that is another user's, is left as it is, with a
+    warning: to close it could lock others out of what is theirs.
+    """
+    mode = _PASSABLE if embedded and os.geteuid() == 0 else _CLOSED
+    home.mkdir(parents=True, exist_ok=True, mode=mode)
+    status = home.stat()
+    if stat.S_IMODE(status.st_mode) & ~mode & 0o077:
+        entries = {entry.name for entry in home.iterdir()}
+        if status.st_uid != os.geteuid() or (entries and not entries & _OURS):
+            log.warning(
+                "others may look into the home: its mode is left as it is, since it is not ours alone",
+                home=str(home),
+                mode=f"{stat.S_IMODE(status.st_mode):04o}",
+            )
+            return
+    home.chmod(mode)
+    for entry in home.iterdir():
+        _close(entry, mode if entry.name == POSTGRES else _CLOSED)
+
+
+def _close(path: Path, mode: int) -> None:
+    """Take the rights of others, beyond those of `mode`, from a file or directory of ours; links are not followed."""
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid():
+        return
+    closed = stat.S_IMODE(status.st_mode) & (mode | 0o700)
+    if closed != stat.S_IMODE(status.st_mode):
+        path.chmod(closed)
 
 
 class Home:

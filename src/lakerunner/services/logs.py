@@ -12,6 +12,8 @@ from typing import TextIO
 
 import orjson
 
+from lakerunner.services.drawn import drawn
+
 _FIELDS = "lakerunner_fields"
 
 
@@ -68,4 +70,4 @@ class _Readable(logging.Formatter):
         moment, name, fields = _parts(record)
         pairs = "".join(f" {key}={value}" for key, value in fields.items())
         trace = "\n" + self.formatException(record.exc_info) if record.exc_info else ""
-        return f"{moment[11:23]} {record.levelname.lower():7} {name}: {record.getMessage()}{pairs}{trace}"
+        return drawn(f"{moment[11:23]} {record.levelname.lower():7} {name}: {record.getMessage()}{pairs}{trace}")

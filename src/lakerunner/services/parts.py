@@ -91,7 +91,7 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say, token: str = "") 
         store,
         address,
         bus,
-        open_key_cache(settings, index),
+        open_key_cache(settings, index.hurried()),
         ProcessSpark(settings, runtime),
         task_address(settings, address),
         token,

@@ -104,11 +104,13 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
         say(f"notifications from {queue.name}")
     add_relay(parts)
     who = _authenticator(parts)
-    receiver = _open_receiver(parts, announcer)
+    index = parts.index.hurried()  # at these doors a client waits
+    announced = Announcer(index, parts.store, settings.routes.route_of).keys
+    receiver = _open_receiver(parts, Keeper(parts.store, index.pushes, lambda key: _announced(announced, key)))
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
     loki = LokiPushApi(receiver, who, settings.request_max_bytes)
     open_otlp_ports(settings, runtime, otlp, say)
-    events = EventsApi(announcer.keys, who, notified)
+    events = EventsApi(announced, who, notified)
     prometheus = RemoteWriteApi(receiver, who, settings.request_max_bytes)
     return [*events.routes(), *otlp.routes(), *loki.routes(), *prometheus.routes()]
 
@@ -192,22 +194,23 @@ def add_sweeper(parts: Parts, _say: Say) -> Routes:
 
 def add_query_api(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
+    index = parts.index.hurried()  # a client waits for every answer
     sandboxes = open_sandboxes(settings)
     parts.runtime.defer("sandboxes", sandboxes.close)
     workers = open_workers(parts, sandboxes, say)
-    engine = open_engine(settings, parts.index, workers, sandboxes, open_outgrown(parts, sandboxes))
+    engine = open_engine(settings, index, workers, sandboxes, open_outgrown(parts, sandboxes))
     who = _authenticator(parts)
     limits = open_query_limits(settings)
     sql = SqlApi(engine, who, now_ns, limits)
-    native = NativeApi(engine, parts.index.segments, who, now_ns, limits)
-    metrics = open_metrics_engine(settings, parts.index, workers)
+    native = NativeApi(engine, index.segments, who, now_ns, limits)
+    metrics = open_metrics_engine(settings, index, workers)
     native_metrics = NativeMetricsApi(metrics, who, now_ns, limits)
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     prometheus = PrometheusApi(metrics, who, now_ns, limits, most, lambda: parts.runtime.health.ready)
-    keys = KeysApi(parts.index.keys, who, parts.keys.forget)
-    again = Announcer(parts.index, parts.store, settings.routes.route_of).again
-    objects = ObjectsApi(parts.index.sources, who, again)
-    work = WorkApi(parts.index.tending, who, Requeue(parts.index.tending))
+    keys = KeysApi(index.keys, who, parts.keys.forget)
+    again = Announcer(index, parts.store, settings.routes.route_of).again
+    objects = ObjectsApi(index.sources, who, again)
+    work = WorkApi(index.tending, who, Requeue(index.tending))
     warm_queries_aside(sandboxes)
     apis = (sql, native, native_metrics, prometheus, keys, objects, work)
     return [route for api in apis for route in api.routes()]
@@ -259,11 +262,10 @@ def _authenticator(parts: Parts) -> Authenticator:
     return authenticator(parts.keys, parse_address(parts.settings.listen)[0], parts.token)
 
 
-def _open_receiver(parts: Parts, announcer: Announcer) -> Receiver:
+def _open_receiver(parts: Parts, keeper: Keeper) -> Receiver:
     """Started before the doors that use it, and so stopped after they have been drained; what waits in it is stored as
     soon as the process begins to stop."""
     settings = parts.settings
-    keeper = Keeper(parts.store, parts.index.pushes, lambda key: _announced(announcer, key))
     limits = PushLimits(
         settings.push_max_seconds,
         settings.push_max_bytes,
@@ -279,5 +281,5 @@ def _open_receiver(parts: Parts, announcer: Announcer) -> Receiver:
     return receiver
 
 
-def _announced(announcer: Announcer, key: str) -> None:
-    announcer.keys([key])
+def _announced(announce: Callable[[list[str]], object], key: str) -> None:
+    announce([key])

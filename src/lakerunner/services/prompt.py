@@ -18,6 +18,7 @@ from pathlib import Path
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.services.ask import BINARY, FORMS, Asking, ask
 from lakerunner.services.client import Client
+from lakerunner.services.drawn import drawn
 from lakerunner.services.interrupt import Interrupt
 from lakerunner.services.show import error_text, show_rows
 from lakerunner.services.statements import ends_inside, split_statements
@@ -90,7 +91,7 @@ class Prompt:
             self._interrupt.hear()
             ask(self._client, self._asking.about(text))
         except LakerunnerError as error:
-            _say(error_text(error, "" if self._asking.prefix else text))
+            _say(drawn(error_text(error, "" if self._asking.prefix else text)))
         except KeyboardInterrupt:
             _say("stopped")
         if self._timing:
@@ -103,7 +104,7 @@ class Prompt:
                 raise UserError(rf"there is no \{name}: \? lists the commands")
             self._commands[name](argument.strip().rstrip(";"))
         except LakerunnerError as error:
-            _say(f"error: {error}")
+            _say(drawn(f"error: {error}"))
 
     def _describe(self, name: str) -> None:
         tables = {table["name"]: table for table in self._client.tables()}

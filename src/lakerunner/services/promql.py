@@ -7,6 +7,7 @@ Exit codes are those of `lakerunner sql`.
 from __future__ import annotations
 
 import csv
+import io
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,8 +27,9 @@ from lakerunner.plan.vectors.histogram_text import json_number
 from lakerunner.query.metrics.reads import lines
 from lakerunner.services.ask import INCOMPLETE
 from lakerunner.services.client import Client, Digits, Ended, OnProgress, broken_off
+from lakerunner.services.drawn import drawn, for_terminal
 from lakerunner.services.plot import Line, plot
-from lakerunner.services.show import drawn, error_text, progress_bar, show_rows, warn
+from lakerunner.services.show import error_text, progress_bar, show_rows, warn
 
 FORMS = ("plot", "table", "json", "csv")
 _PLOT_HEIGHT, _PAGE_COLUMNS = 16, 100
@@ -103,12 +105,14 @@ def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
         return 0 if answered["complete"] else INCOMPLETE
     if form == "json":
         answered = client.download_promql(body)
-        sys.stdout.buffer.write(answered + b"\n")
+        sys.stdout.write(for_terminal(answered.decode(), sys.stdout) + "\n")
         return 0 if orjson.loads(answered)["complete"] else INCOMPLETE
     with progress_bar(sys.stderr.isatty()) as on_progress:
         answer = read_answer(client, body, on_progress)
     if form == "csv":
-        write_csv(answer, sys.stdout)
+        text = io.StringIO()
+        write_csv(answer, text)
+        sys.stdout.write(for_terminal(text.getvalue(), sys.stdout))
     elif form == "plot" and not question.instant and not answer.texts:
         _show_plot(answer, body, console)
     else:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
 from lakerunner.services.ground import Say, store_address
-from lakerunner.services.home import Home
+from lakerunner.services.home import Home, make_private
 from lakerunner.services.parts import Parts, open_parts
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.runtime import Runtime
@@ -25,6 +25,7 @@ def run_parts(
     """Run these parts as one process until a signal; the exit code. `then` is called once all is up, with the
     base URL; when it returns the process stops, with exit code 1 if it returned False."""
     with _running("up" if len(names) > 1 else names[0]) as (runtime, code):
+        make_private(settings.home, embedded=not settings.database_url)
         arm(settings.failpoint)
         home = _home(settings, runtime) if "query-api" in names else None
         parts = open_parts(settings, runtime, say, home.token if home else "")
@@ -44,6 +45,7 @@ def run_parts(
 def run_worker(settings: Settings, say: Say) -> int:
     """A query worker: it needs the object store and nothing else."""
     with _running("query-worker") as (runtime, code):
+        make_private(settings.home, embedded=False)
         store = open_store(store_address(settings))
         url = serve(settings, runtime, worker_routes(settings, store)).url
         _ready(runtime, url, say)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from lakerunner.api.health import Health
-from lakerunner.model.errors import Unavailable
+from lakerunner.model.errors import Unavailable, in_full
 from lakerunner.services.logs import Log
 
 _FIRST_PAUSE = 0.2
@@ -99,7 +99,7 @@ class Runtime:
                 if self.stopping.is_set():
                     return
                 self.health.waiting(name, str(error))
-                self.log.warning("waiting for a dependency", loop=name, error=str(error), seconds=round(pause, 1))
+                self.log.warning("waiting for a dependency", loop=name, error=in_full(error), seconds=round(pause, 1))
                 self.stopping.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except Exception as error:  # noqa: BLE001 - a bug: reported with its trace, and the process stops

@@ -1,6 +1,6 @@
 """Answers on the command line: tables that fit the terminal, JSON, NDJSON; progress and warnings on standard error.
 
-What always holds: text of telemetry is shown and never obeyed. It holds no markup, and its control signs are drawn.
+What always holds: text of telemetry is shown and never obeyed (drawn.py). It holds no markup.
 """
 
 from __future__ import annotations
@@ -20,14 +20,11 @@ from rich.text import Text
 
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.services.client import Digits, Ended, OnProgress, Output, Row, Rows
+from lakerunner.services.drawn import drawn, for_terminal
 
 TABLE_ROWS = 10_000
 _PAGE_COLUMNS = 200  # where there is no terminal
 _NARROW = 12  # a column may be folded to this width; when that does not fit either, rows are shown one by one
-_DRAWN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-}
 
 
 def table_rows(answer: Rows) -> list[Row]:
@@ -72,7 +69,7 @@ def show_ndjson(answer: Rows, output: Output) -> None:
 
 def show_objects(answer: dict[str, Any], form: str, output: TextIO) -> None:
     if form == "json":
-        output.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+        output.write(for_terminal(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode(), output) + "\n")
         return
     show_rows(["state", "key", "size", "reason"], answer["objects"], output)
     output.write(", ".join(f"{count} {state}" for state, count in answer["counts"].items()) + "\n")
@@ -80,7 +77,7 @@ def show_objects(answer: dict[str, Any], form: str, output: TextIO) -> None:
 
 def show_work(answer: dict[str, Any], form: str, output: TextIO) -> None:
     if form == "json":
-        output.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() + "\n")
+        output.write(for_terminal(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode(), output) + "\n")
         return
     works = [{**one, "segments": len(one["segments"])} for one in answer["work"]]
     if works:
@@ -167,10 +164,6 @@ def _cell(value: Any) -> str:
         case Digits():
             return value.text
     return drawn(json.dumps(value, ensure_ascii=False))
-
-
-def drawn(text: str) -> str:
-    return text.translate(_DRAWN)
 
 
 class DrawnOutput:

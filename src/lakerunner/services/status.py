@@ -27,8 +27,8 @@ from lakerunner.model.retention import name_of, parse_retention
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier
 from lakerunner.services.admin import inspected, organization
 from lakerunner.services.checks.queues import STALE_SECONDS
+from lakerunner.services.drawn import drawn, for_terminal
 from lakerunner.services.ground import now_ns
-from lakerunner.services.show import drawn
 from lakerunner.settings import Settings
 
 _PAGE_COLUMNS = 160  # where there is no terminal
@@ -65,7 +65,9 @@ def run_status(settings: Settings, org: str | None, watch: float | None, json: b
         if watch is None or not output.isatty():
             status = collect(settings, index, whose, now_ns())
             if json:
-                output.write(orjson.dumps(document(status), option=orjson.OPT_INDENT_2).decode() + "\n")
+                output.write(
+                    for_terminal(orjson.dumps(document(status), option=orjson.OPT_INDENT_2).decode(), output) + "\n"
+                )
             else:
                 Console(file=output, width=None if output.isatty() else _PAGE_COLUMNS).print(shown(status))
             return 0

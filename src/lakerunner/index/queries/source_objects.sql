@@ -160,3 +160,10 @@ RETURNING bucket, key, etag, id
 UPDATE lrdb.source_objects AS s SET state = ended.state, reason = ended.reason, ended_at = now()
 FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[]) AS ended (id, state, reason)
 WHERE s.id = ended.id
+
+-- name: failed_as
+SELECT count(*) FROM (
+    SELECT FROM lrdb.source_objects
+    WHERE state = 'failed' AND etag = %(etag)s AND organization IS NOT DISTINCT FROM %(organization)s
+    LIMIT %(most)s
+) AS found

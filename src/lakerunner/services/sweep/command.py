@@ -17,8 +17,9 @@ from lakerunner.model.retention import NAMES, Kept, duration_text, kept_named, p
 from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import open_store
 from lakerunner.services.admin import administered
+from lakerunner.services.drawn import drawn
 from lakerunner.services.ground import store_address
-from lakerunner.services.show import drawn, show_rows
+from lakerunner.services.show import show_rows
 from lakerunner.services.sweep.finding import Finding
 from lakerunner.services.sweep.report import Report
 from lakerunner.services.sweeper import chores_of, findings, sweep, this_process, vacuum
