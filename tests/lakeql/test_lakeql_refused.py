@@ -17,7 +17,7 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.parameters import MAX_CHARACTERS, MAX_VALUES
 from lakerunner.lakeql.search import MAX_TERMS
 from lakerunner.model.errors import TooLarge, UserError
-from lakerunner.query.guard import check_sql
+from lakerunner.query.sandbox.guard import check_sql
 from lakerunner.query.syntax import Syntax
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")

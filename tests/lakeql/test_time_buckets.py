@@ -11,7 +11,7 @@ import pytest
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.plan.sql import Rounds
-from lakerunner.query.macros import MACROS
+from lakerunner.query.sandbox.macros import MACROS
 from suites.bound import bound_types
 
 NOW = 1_700_000_000_000_000_000

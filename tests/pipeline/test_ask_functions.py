@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lakerunner.model.typed_json import KeyValues, encode_value
 from lakerunner.pipeline.ask import functions
 from lakerunner.pipeline.ask.texts import double_text, typed_text
-from lakerunner.query.macros import MACROS
+from lakerunner.query.sandbox.macros import MACROS
 
 NUMBERS = st.text(alphabet="0123456789+-._eExXbBaAfF infNtTyY\t", max_size=12) | st.integers().map(str)
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from lakerunner.lakeql import compile_sql
 from lakerunner.plan.aggregate import SPLITTING, split_of
 from lakerunner.plan.sql import SqlPlan
-from lakerunner.query.kernels import KERNELS
-from lakerunner.query.macros import MACROS
+from lakerunner.query.sandbox.kernels import KERNELS
+from lakerunner.query.sandbox.macros import MACROS
 from suites.bound import bound_types
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from lakerunner.model.errors import UserError
-from lakerunner.query.guard import check_sql
+from lakerunner.query.sandbox.guard import check_sql
 
 
 @pytest.fixture(scope="module")

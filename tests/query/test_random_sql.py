@@ -16,8 +16,8 @@ from sample_lake import FULL_SHRED, HOUR, START, Lake, Shred, answer_of, random_
 
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.engine import Engine
-from lakerunner.query.macros import MACROS
 from lakerunner.query.rows import json_rows
+from lakerunner.query.sandbox.macros import MACROS
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import Worker
 from suites.random_sql import RandomSql

@@ -14,7 +14,7 @@ from lakerunner.model.time import ALL_TIME
 from lakerunner.plan.scan import Attribute, Scan
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.held import NO_END, HeldFile
-from lakerunner.query.macros import MACROS
+from lakerunner.query.sandbox.macros import MACROS
 from lakerunner.query.scan import Projections, relation_sql
 from lakerunner.query.unit import WorkUnit
 

@@ -85,7 +85,7 @@ isoyear julian last_day mad mean microsecond millennium millisecond minute month
 subtract time_bucket week weekday weekofyear year yearweek
 """
 # DuckDB gives these a TIMESTAMP_NS rounded to microseconds, so that the last half microsecond of a day would count as
-# the next day. They get it cut instead, by a macro (query/macros.py) that our own rewriting calls.
+# the next day. They get it cut instead, by a macro (query/sandbox/macros.py) that our own rewriting calls.
 MICROSECOND_FUNCTIONS = frozenset(_MICROSECOND.split())
 MICROSECONDS = "microseconds"
 # The start of the bucket of so many ns in which a time lies: a macro too, for keys of groups (lakeql/buckets.py).

@@ -7,7 +7,7 @@ the type that DuckDB gives the aggregate.
 What always holds: fold over the partials of any split of the rows is the aggregate of all rows: bit for bit for counts,
 extrema and sums of integers. A sum of floating numbers is correctly rounded, which is more than DuckDB's own, whose
 last bits depend on the order: numbers are cut by their exponent into whole numbers (the macros sum_bin and sum_part),
-whose sums are exact, and rounded once, at the end (query/kernels.py).
+whose sums are exact, and rounded once, at the end (query/sandbox/kernels.py).
 """
 
 from __future__ import annotations

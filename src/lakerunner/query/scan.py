@@ -5,7 +5,7 @@ NULL for what they lack, UNION ALL between them: the index knows what is in each
 Only what the query uses is read, and of a file only the rows that it is held with. Rows of a steady leaf come in the
 order of the segments, whatever was left out of them, so that where one worker broke off another can go on; else alike
 segments are one run wherever they stand, as a SELECT costs as much as a row group. The macros named here are in
-query/macros.py.
+query/sandbox/macros.py.
 """
 
 from __future__ import annotations

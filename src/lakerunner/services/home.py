@@ -23,7 +23,9 @@ ADDRESS = "address"
 TOKEN = "token"  # noqa: S105 - the name of its file
 POSTGRES = "postgres"
 _CLOSED, _PASSABLE = 0o700, 0o711
-_OURS = frozenset({ADDRESS, TOKEN, "lock", "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"})  # by which a home is known
+_OURS = frozenset(
+    {ADDRESS, TOKEN, "lock", "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"}
+)  # by which a home is known
 
 log = Log("home")
 

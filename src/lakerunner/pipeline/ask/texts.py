@@ -1,5 +1,5 @@
-"""The text a query sees of an attribute, the same as query/macros.py gives it to DuckDB: wherever a value stands, in a
-column of its own or in the overflow map as typed JSON, its text is the same.
+"""The text a query sees of an attribute, the same as query/sandbox/macros.py gives it to DuckDB: wherever a value
+stands, in a column of its own or in the overflow map as typed JSON, its text is the same.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     types   names and types that a SELECT gives over an empty relation
     syntax  whether DuckDB can parse a text, and where not
 
-What always holds: each request has a DuckDB connection of its own, the SQL is checked (query/guard.py) before it runs,
-and a request ends with exactly one frame of kind END, VALUE or ERROR. A cancelled request ends with ERROR.
+What always holds: each request has a DuckDB connection of its own, the SQL is checked (guard.py) before it runs, and a
+request ends with exactly one frame of kind END, VALUE or ERROR. A cancelled request ends with ERROR.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.frames import BatchDecoder, BrokenStream, receive_frame
-from lakerunner.query.arrow_types import arrow_types
-from lakerunner.query.guard import check_sql
+from lakerunner.query.sandbox.arrow_types import arrow_types
+from lakerunner.query.sandbox.guard import check_sql
 from lakerunner.query.sandbox.protocol import BATCH, CANCEL, END, ERROR, REQUEST, VALUE, send_batches, send_json
 from lakerunner.query.scan import quoted
 

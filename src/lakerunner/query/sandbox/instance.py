@@ -11,9 +11,9 @@ from typing import Any
 
 import duckdb
 
-from lakerunner.query.kernels import KERNELS
-from lakerunner.query.macros import MACROS
 from lakerunner.query.sandbox.confine import FILES, SPILL
+from lakerunner.query.sandbox.kernels import KERNELS
+from lakerunner.query.sandbox.macros import MACROS
 from lakerunner.query.scan import text
 
 _ALWAYS: dict[str, str | bool | int | float | list[str]] = {

@@ -1,5 +1,5 @@
 """The functions that the coordinator's SQL calls beside DuckDB's own: sums and means of numbers cut by exponent, exact
-and rounded once (plan/aggregate.py says why; query/macros.py has the cutting).
+and rounded once (plan/aggregate.py says why; query/sandbox/macros.py has the cutting).
 
 A number x is `part * 2**(-32 * bin)`, part a whole number. Not a number and the infinities are counted in bin ODD, each
 in bits of its own.

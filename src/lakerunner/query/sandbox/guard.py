@@ -17,7 +17,7 @@ import duckdb
 from lakerunner.lakeql.functions import BUCKET_START, FUNCTIONS, MICROSECONDS, TABLE_FUNCTIONS
 from lakerunner.lakeql.time_formats import TIME_FORMATTED, format_problem
 from lakerunner.model.errors import UserError
-from lakerunner.query.kernels import KERNELS
+from lakerunner.query.sandbox.kernels import KERNELS
 
 # What operators and syntax become: [1, 2], x IN [..], comprehensions, LIKE ... ESCAPE, count(*), WITHIN GROUP.
 _SYNTAX = """

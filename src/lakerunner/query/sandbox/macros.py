@@ -7,7 +7,7 @@ a column of its own or in the overflow map, the text is the same.
 
 from __future__ import annotations
 
-from lakerunner.query.kernels import INFINITY, MINUS_INFINITY, NOT_A_NUMBER, ODD
+from lakerunner.query.sandbox.kernels import INFINITY, MINUS_INFINITY, NOT_A_NUMBER, ODD
 
 _TYPED_TEXT = r"""
 CREATE MACRO typed_text(v) AS CASE
@@ -60,7 +60,7 @@ CREATE MACRO floor_of_width(n, width) AS CASE WHEN n >= 0 THEN n // width ELSE (
 """
 # A double as part * 2^(-32 * bin), part a whole number of at most 88 bits: exact, as is the sum of parts of one bin.
 # The exponent need only be about right. Multiplied in two steps, as 2^1074 is no double. What is no finite number is
-# counted in a bin of its own (query/kernels.py).
+# counted in a bin of its own (query/sandbox/kernels.py).
 _SUM_BIN = f"""
 CREATE MACRO sum_bin(x) AS CASE
     WHEN x IS NULL THEN NULL
