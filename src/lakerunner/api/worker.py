@@ -77,9 +77,13 @@ async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[by
     try:
         schema = await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True, limiter=threads)
         writer = pa.ipc.new_stream(sink, schema)
-        async for batch in in_thread(iter(answer), threads):
+
+        def framed(batch: pa.RecordBatch) -> bytes:
             writer.write_batch(batch)
-            yield frame(b"A", sink.take())
+            return frame(b"A", sink.take())
+
+        async for data in in_thread(map(framed, answer), threads):
+            yield data
     except Exception as error:
         if not isinstance(error, LakerunnerError):
             _logger.error("a unit failed", exc_info=error)

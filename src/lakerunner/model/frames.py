@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-MAX_BYTES = 512 << 20
+MAX_BYTES = 128 << 20
 _HEAD = struct.Struct(">cI")
 _TOGETHER = 64 << 10  # head and payload up to this size go out in one call
 

@@ -200,8 +200,8 @@ class BucketStore:
         advice = ""
         if answer["status"] in _REFUSED:
             advice = ". Check the credentials in the store's options, and their rights"
-        if isinstance(error, InvalidPathError):
-            advice = ". Delete or rename that object"
+        if isinstance(error, InvalidPathError):  # names a key, and no address
+            return Unavailable(f"{_NAME} cannot {action} {key!r}: {_reason(text)}. Delete or rename that object")
         said = " ".join(filter(None, (answer["status"], answer["phrase"], answer["code"]))) or "it does not answer"
         return Unavailable(f"{_NAME} cannot {action} {key!r}: {said}", detail=f"{self._name}: {_reason(text)}{advice}")
 

@@ -87,6 +87,8 @@ def probe(spark: SparkSession) -> None:
 def _attempt(task: Callable[[T], R], item: T) -> R | _Trouble:
     try:
         return task(item)
+    except MemoryError as error:  # as if the kernel had killed the worker: perhaps the input is to blame
+        return _Trouble(Crashed(f"a task ran out of memory: {error}"), "")
     except Exception as error:  # noqa: BLE001 - reported: the driver raises it
         trace = "".join(traceback.format_exception(error, limit=_TRACE_FRAMES))
         return _Trouble(_portable(error), trace)

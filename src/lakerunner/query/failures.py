@@ -54,6 +54,8 @@ def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerErro
             return cancelled(), True
         case "user":
             return UserError(message), True
+        case "large":
+            return TooLarge(message), True
         case "deep":
             return UserError("the query nests too deeply: split it with WITH"), True
         case "memory":

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import pyarrow as pa
 from starlette.responses import Response
 
-from lakerunner.api.formats.format import Close, Format, batches_of, schema_of, streamed
+from lakerunner.api.formats.format import Close, Format, schema_of, streamed, written
 from lakerunner.model.frames import Sink
 from lakerunner.query.answer import Answer
 
@@ -19,9 +19,13 @@ async def _respond(answer: Answer, close: Close) -> Response:
 async def _messages(answer: Answer) -> AsyncGenerator[bytes]:
     sink = Sink()
     writer = pa.ipc.new_stream(sink, await schema_of(answer))
-    async for batch in batches_of(answer):
+
+    def message(batch: pa.RecordBatch) -> bytes:
         writer.write_batch(batch)
-        yield sink.take()
+        return sink.take()
+
+    async for data in written(answer, message):
+        yield data
     writer.close()
     yield sink.take()
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 from starlette.responses import Response
 
-from lakerunner.api.formats.format import Close, Format, batches_of, schema_of, streamed
+from lakerunner.api.formats.format import Close, Format, schema_of, streamed, written
 from lakerunner.query.answer import Answer
 from lakerunner.query.csv_rows import csv_header, csv_rows
 
@@ -18,8 +18,8 @@ async def _respond(answer: Answer, close: Close) -> Response:
 async def _lines(answer: Answer) -> AsyncGenerator[bytes]:
     """The names go with the first rows, so that a query that fails before any has its status."""
     head = csv_header((await schema_of(answer)).names)
-    async for batch in batches_of(answer):
-        yield head + csv_rows(batch)
+    async for lines in written(answer, csv_rows):
+        yield head + lines
         head = b""
     yield head
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from anyio import to_thread
@@ -26,6 +26,7 @@ DEGRADED_HEADER = "lakerunner-degraded"
 WARNINGS_HEADER = "lakerunner-warnings"
 _logger = logging.getLogger("lakerunner.api.sql")
 Close = Callable[[], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,10 @@ async def schema_of(answer: Answer) -> pa.Schema:
     return await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True)
 
 
-def batches_of(answer: Answer) -> AsyncGenerator[pa.RecordBatch]:
-    return in_thread(iter(answer))
+def written(answer: Answer, write: Callable[[pa.RecordBatch], T]) -> AsyncGenerator[T]:
+    """What `write` makes of each batch, in the thread that waits for the batch: on the event loop large rows would hold
+    up everybody."""
+    return in_thread(map(write, answer))
 
 
 def log_bug(error: Exception) -> None:

@@ -8,7 +8,7 @@ import orjson
 from anyio import to_thread
 from starlette.responses import Response
 
-from lakerunner.api.formats.format import Close, Format, batches_of, closing, columns, too_large
+from lakerunner.api.formats.format import Close, Format, closing, columns, too_large, written
 from lakerunner.query.answer import Answer
 from lakerunner.query.rows import json_rows
 
@@ -18,17 +18,20 @@ JSON_MAX_BYTES = 64 << 20
 async def _respond(answer: Answer, close: Close) -> Response:
     parts: list[bytes] = []
     size = 0
-    async with aclosing(batches_of(answer)) as batches:
-        async for batch in batches:
-            rows = list(json_rows(batch))
+    async with aclosing(written(answer, lambda batch: list(json_rows(batch)))) as batches:
+        async for rows in batches:
             size += sum(map(len, rows)) + len(rows)
             if size > JSON_MAX_BYTES:
                 raise too_large("JSON", JSON_MAX_BYTES)
             parts.extend(rows)
-    head = b'{"columns":' + orjson.dumps(columns(answer.schema)) + b',"rows":['
     tail = orjson.dumps({"row_count": len(parts), **closing(answer.account)})
-    await to_thread.run_sync(close)
-    return Response(head + b",".join(parts) + b"]," + tail[1:], media_type=JSON.media_type)
+
+    def whole() -> bytes:
+        close()
+        head = b'{"columns":' + orjson.dumps(columns(answer.schema)) + b',"rows":['
+        return head + b",".join(parts) + b"]," + tail[1:]
+
+    return Response(await to_thread.run_sync(whole), media_type=JSON.media_type)
 
 
 JSON = Format("json", "application/json", _respond, partial=False)

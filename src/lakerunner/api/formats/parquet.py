@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from anyio import to_thread
 from starlette.responses import Response
 
-from lakerunner.api.formats.format import Close, Format, batches_of, said_in_headers, schema_of, too_large
+from lakerunner.api.formats.format import Close, Format, said_in_headers, schema_of, too_large, written
 from lakerunner.model.errors import UserError
 from lakerunner.query.answer import Answer
 
@@ -20,9 +20,9 @@ _GROUP_BYTES = 16 << 20  # of Arrow, before they become a row group
 
 async def _respond(answer: Answer, close: Close) -> Response:
     file = _File(await schema_of(answer))
-    async with aclosing(batches_of(answer)) as batches:
-        async for batch in batches:
-            await to_thread.run_sync(file.add, batch)
+    async with aclosing(written(answer, file.add)) as batches:
+        async for _ in batches:
+            pass
     data = await to_thread.run_sync(file.finish)
     headers = said_in_headers(answer.account)
     await to_thread.run_sync(close)
@@ -42,11 +42,13 @@ class _File:
         except pa.ArrowNotImplementedError as error:
             raise UserError(f"the answer has no form in Parquet: {error}. Cast the column to VARCHAR") from error
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> int:
+        """How many rows were added."""
         self._waiting.append(batch)
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= _GROUP_BYTES:
             self._write()
+        return int(batch.num_rows)
 
     def finish(self) -> bytes:
         self._write()

@@ -10,10 +10,11 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
 import orjson
+import pyarrow as pa
 from starlette.responses import Response
 
 from lakerunner.api.errors import error_body
-from lakerunner.api.formats.format import Close, Format, batches_of, closing, columns, log_bug, schema_of
+from lakerunner.api.formats.format import Close, Format, closing, columns, log_bug, schema_of, written
 from lakerunner.api.stream import Stream, with_signs
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
@@ -48,9 +49,13 @@ class _Rows:
 
     async def events(self) -> AsyncGenerator[bytes]:
         yield _event({"type": "schema", "columns": columns(await schema_of(self._answer))})
-        async for batch in batches_of(self._answer):
-            self.count += batch.num_rows
-            yield b"".join(b'data: {"type":"result","data":' + row + b"}\n\n" for row in json_rows(batch))
+        async for count, events in written(self._answer, _written):
+            self.count += count
+            yield events
+
+
+def _written(batch: pa.RecordBatch) -> tuple[int, bytes]:
+    return batch.num_rows, b"".join(b'data: {"type":"result","data":' + row + b"}\n\n" for row in json_rows(batch))
 
 
 class Accounted(Protocol):

@@ -23,7 +23,7 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.frames import BatchDecoder, BrokenStream, receive_frame
 from lakerunner.query.sandbox.arrow_types import arrow_types
 from lakerunner.query.sandbox.guard import check_sql
@@ -33,6 +33,7 @@ from lakerunner.query.scan import quoted
 _MAX_STREAMS = 64
 _BATCH_ROWS = 2048  # DuckDB's own vector: the first rows come as soon as there are any
 _BATCH_BYTES = 16 << 20
+_ROW_BYTES = 64 << 20  # as many as a whole answer in JSON may have
 _MESSAGE_CHARACTERS = 4096
 _INTERRUPT_EVERY = 0.01
 _STREAM_SCAN = '"name": "PYTHON_ARROW_SCAN"'
@@ -163,8 +164,11 @@ def _keep_what_is_read_twice(connection: duckdb.DuckDBPyConnection, sql: str, re
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces that the server holds without harm; a single row may be larger, up to a frame."""
+    """The batch in pieces that the server holds without harm; a single row may be larger, up to _ROW_BYTES."""
     if batch.nbytes <= _BATCH_BYTES or batch.num_rows <= 1:
+        if batch.nbytes > _ROW_BYTES:
+            size, most = batch.nbytes >> 20, _ROW_BYTES >> 20
+            raise TooLarge(f"a row has {size} MiB, more than the {most} allowed: ask for less")
         yield batch
         return
     middle = batch.num_rows // 2
@@ -213,6 +217,8 @@ def _described(error: BaseException) -> dict[str, str]:
     match error:
         case _Cancelled():
             kind = "cancelled"
+        case TooLarge():
+            kind = "large"
         case UserError():
             kind = "user"
         case MemoryError() | duckdb.OutOfMemoryException():

@@ -32,7 +32,7 @@ _KEPT_WARM = 4
 _SPARE = 1  # forked before it is needed, for the next organization
 _USES = 1000  # of one sandbox, which bounds what DuckDB keeps of footers
 _WATCH_SECONDS = 0.05
-_SLOWED_AFTER = 2.0  # seconds of one piece of work
+_SLOWED_AFTER = 0.25  # seconds of one piece of work: what takes longer must not hold up what does not
 _SLOWED_BY = 10  # in units of nice
 _SLACK_BYTES = 256 << 20  # for threads' stacks and results on their way; a quarter of the limit is added
 _numbers = count()  # of this process: pools may share a directory
@@ -145,12 +145,18 @@ class Sandboxes:
             while len(self._idle) > _KEPT_WARM:
                 surplus.append(self._idle.pop(0))
             wanting = self._closer.alive and len(self._spare) < _SPARE
+        if surplus or wanting:  # the query that has ended does not wait for it
+            threading.Thread(target=self._tidy, args=(surplus,), name="sandbox-tidy", daemon=True).start()
+
+    def _tidy(self, surplus: list[Sandbox]) -> None:
         for one in surplus:
             one.close()
-        if wanting:
-            self._prepare()
+        self._prepare()
 
     def _prepare(self) -> None:
+        with self._lock:
+            if not self._closer.alive or len(self._spare) >= _SPARE:
+                return
         spare = self._make()
         with self._lock:
             if self._closer.alive and len(self._spare) < _SPARE:

@@ -223,6 +223,7 @@ class Sandbox:
         self.kill()
         with self._lock:
             if self._end is None:
+                select.select([self._process], [], [])  # so that the zygote, which all wait for, does not wait for it
                 self._end = self._zygote.reap(self.pid)
         return self._end
 

@@ -42,10 +42,13 @@ def main() -> None:
         if "reap" in request:
             server.sendall(orjson.dumps(_reaped(request["reap"])))
             continue
-        pid = os.fork()
+        zygote, pid = os.getpid(), os.fork()
         if pid == 0:
             server.close()
-            _become_sandbox(root, request, descriptors)
+            die_with_parent()
+            if os.getppid() == zygote:  # else it died before the kernel knew
+                _become_sandbox(root, request, descriptors)
+            os._exit(1)
         for descriptor in descriptors:
             os.close(descriptor)
         server.sendall(orjson.dumps({"pid": pid}))
@@ -54,17 +57,14 @@ def main() -> None:
 def _become_sandbox(root: Any, request: dict[str, Any], descriptors: list[int]) -> None:
     code = 1
     try:
-        zygote = os.getppid()
-        die_with_parent()
-        if os.getppid() == zygote:
-            data, control = (socket.socket(fileno=descriptor) for descriptor in descriptors)
-            directory, limits = Path(request["directory"]), request["limits"]
-            limit(root, directory, limits)
-            missing = confine(directory, limits["data_bytes"])
-            lock(root, limits["threads"])
-            send_json(data, VALUE, {"missing": missing})
-            Child(root, data, control).serve()
-            code = 0
+        data, control = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        directory, limits = Path(request["directory"]), request["limits"]
+        limit(root, directory, limits)
+        missing = confine(directory, limits["data_bytes"])
+        lock(root, limits["threads"])
+        send_json(data, VALUE, {"missing": missing})
+        Child(root, data, control).serve()
+        code = 0
     finally:
         os._exit(code)
 
