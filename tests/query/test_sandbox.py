@@ -24,6 +24,7 @@ from lakerunner.query.failures import Limits
 from lakerunner.query.held import HeldFile
 from lakerunner.query.running import Running, Work
 from lakerunner.query.sandbox.instance import limit, lock, open_instance
+from lakerunner.query.sandbox.load import RecentLoad
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
 
@@ -387,3 +388,31 @@ def test_many_threads_share_a_pool(sandboxes: Sandboxes) -> None:
         thread.join(120)
     assert len(found) == 30
     assert all(answer == [(number,)] for number, answer in found)
+
+
+class TestLoad:
+    def test_of_several_the_greedy_one_is_heavy_and_one_alone_never(self) -> None:
+        load = RecentLoad()
+        load.add(A, 10.0, 100.0)
+        assert not load.is_heavy(A, 100.0)
+        load.add(B, 0.1, 100.0)
+        assert load.is_heavy(A, 100.0)
+        assert not load.is_heavy(B, 100.0)
+
+    def test_what_is_older_counts_less_and_is_forgotten(self) -> None:
+        load = RecentLoad()
+        load.add(A, 1.5, 100.0)
+        load.add(B, 1.5, 104.0)
+        assert not load.is_heavy(A, 104.0)  # 1.5 / 2 ** (4 / 5) is 0.86
+        assert load.is_heavy(B, 104.0)
+        load.add(B, 1.5, 200.0)
+        assert not load.is_heavy(B, 200.0)  # A is forgotten: it is alone
+
+    def test_a_sandbox_of_a_greedy_organization_yields_from_the_start(self, sandboxes: Sandboxes) -> None:
+        sandboxes._load.add(A, 100.0, time.monotonic())
+        sandboxes._load.add(B, 0.1, time.monotonic())
+        with ExitStack() as held:
+            greedy, modest = sandboxes.lend(held, A), sandboxes.lend(held, B)
+            assert rows(sandboxes, "SELECT 1", B) == [(1,)]
+            assert os.getpriority(os.PRIO_PROCESS, greedy.pid) == 15
+            assert os.getpriority(os.PRIO_PROCESS, modest.pid) == 5

@@ -3,7 +3,8 @@
 What always holds: a sandbox works for one organization from its first work to its end; when another organization comes
 it gets a new one. A sandbox that spilled, ran out of memory, was slowed down or did not stop in time is not lent again.
 All sandboxes of a pool together hold at most `total_bytes`: beyond it the largest is ended, and its query gets an error
-that names the setting. A sandbox that has worked for long yields the cores to those that have not.
+that names the setting. A sandbox that has worked for long yields the cores to those that have not, and so do those of
+an organization that had much done of late while others wait (load.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import orjson
 from lakerunner.model.errors import LakerunnerError, TooLarge
 from lakerunner.model.frames import BrokenStream
 from lakerunner.query.failures import Limits, ended, reported, too_long
+from lakerunner.query.sandbox.load import RecentLoad
 from lakerunner.query.sandbox.process import Sandbox, Zygote
 from lakerunner.query.sandbox.protocol import ERROR
 
@@ -33,7 +35,7 @@ _SPARE = 1  # forked before it is needed, for the next organization
 _USES = 1000  # of one sandbox, which bounds what DuckDB keeps of footers
 _WATCH_SECONDS = 0.05
 _SLOWED_AFTER = 0.25  # seconds of one piece of work: what takes longer must not hold up what does not
-_SLOWED_BY = 10  # in units of nice
+_SLOWED_TO = 15  # in units of nice, of which a sandbox has 5 at first
 _SLACK_BYTES = 256 << 20  # for threads' stacks and results on their way; a quarter of the limit is added
 _numbers = count()  # of this process: pools may share a directory
 _zygote = Zygote()
@@ -61,6 +63,7 @@ class Sandboxes:
         self._idle: list[Sandbox] = []  # the one that ended its work last is the last
         self._spare: list[Sandbox] = []
         self._busy: dict[Sandbox, float] = {}
+        self._load = RecentLoad()
         self._watching = False
         self._ended_for_all: set[int] = set()  # pids that were ended because of total_bytes
         self._closer = weakref.finalize(self, _close_all, self._idle, self._spare)
@@ -72,11 +75,14 @@ class Sandboxes:
         sandbox.organization = organization
         sandbox.uses += 1
         with self._lock:
-            self._busy[sandbox] = time.monotonic()
+            now = self._busy[sandbox] = time.monotonic()
+            yields = self._load.is_heavy(organization, now)
             if not self._watching:
                 self._watching = True
                 threading.Thread(target=_watch, args=(weakref.ref(self),), name="sandbox-watch", daemon=True).start()
         held.callback(self._take_back, sandbox)
+        if yields:
+            _slow_down(sandbox)
         return sandbox
 
     def ask(self, organization: UUID, request: Mapping[str, Any]) -> Any:
@@ -138,7 +144,10 @@ class Sandboxes:
     def _take_back(self, sandbox: Sandbox) -> None:
         sound = sandbox.clean() and sandbox.uses < _USES
         with self._lock:
-            self._busy.pop(sandbox, None)
+            now = time.monotonic()
+            since = self._busy.pop(sandbox, now)
+            if sandbox.organization is not None:
+                self._load.add(sandbox.organization, now - since, now)
             if sound and self._closer.alive:
                 self._idle.append(sandbox)
             surplus = [] if sound and self._closer.alive else [sandbox]
@@ -177,8 +186,7 @@ class Sandboxes:
         now = time.monotonic()
         for sandbox, since in busy.items():
             if sandbox.sound and now - since > _SLOWED_AFTER:
-                sandbox.sound = False  # what was slowed down cannot be hurried again without a privilege
-                _slow_down(sandbox.pid)
+                _slow_down(sandbox)
         return bool(busy)
 
 
@@ -189,10 +197,12 @@ def _watch(pool: weakref.ref[Sandboxes]) -> None:
         time.sleep(_WATCH_SECONDS)
 
 
-def _slow_down(pid: int) -> None:
+def _slow_down(sandbox: Sandbox) -> None:
+    """Have all its threads yield to others. It is not used again: to hurry it would take a privilege."""
+    sandbox.sound = False
     with suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            os.setpriority(os.PRIO_PROCESS, int(task), _SLOWED_BY)
+        for task in os.listdir(f"/proc/{sandbox.pid}/task"):
+            os.setpriority(os.PRIO_PROCESS, int(task), _SLOWED_TO)
 
 
 def _close_all(*lists: list[Sandbox]) -> None:
