@@ -10,7 +10,7 @@ import json
 import resource
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -119,6 +119,15 @@ class TwoTenants:
         """Return the marks in the answer which its request did not hold itself."""
         low, said = answer.lower(), sent.lower()
         return sorted(mark for mark in self.marks if mark in low and mark not in said)
+
+    def judge(self, place: str, sent: str, expect: Sequence[str], response: httpx.Response) -> list[Fault]:
+        """Return what is wrong with an answer to A: what it holds, and its status."""
+        text = answer_text(response)
+        found = [Fault(place, f"the answer holds {leak!r}", text) for leak in self.leaks(sent, text)]
+        if not any(_is_expected(one, response.status_code) for one in expect):
+            what = f"expected {' or '.join(expect)}, got {response.status_code}"
+            found.append(Fault(place, what, f"{text[:200]} <- {sent}"))
+        return found
 
     def faults_after(self, batch: str) -> list[Fault]:
         """Check that the server lives on as before: health, B's push and query, the processes."""
@@ -253,6 +262,20 @@ def limit_processes(tree: Tree) -> None:
         if process.name() != "java":
             with suppress(ProcessLookupError, PermissionError):
                 resource.prlimit(process.pid, resource.RLIMIT_AS, (PROCESS_MIB * MIB, PROCESS_MIB * MIB))
+
+
+def _is_expected(expect: str, status: int) -> bool:
+    """Prometheus' API answers 422 for what cannot be evaluated and 503 for a timeout."""
+    match expect:
+        case "any":
+            return status < 500 or status == 503
+        case "refused":
+            return 400 <= status < 500
+        case "rows":
+            return status == 200
+        case "taken":
+            return status in (200, 204)
+    return str(status) == expect
 
 
 def answer_text(response: httpx.Response) -> str:

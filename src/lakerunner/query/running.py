@@ -188,7 +188,7 @@ class Running:
 
 
 def _shut(stream: socket.socket) -> None:
-    with suppress(OSError):  # closed already, by whoever wrote it to its end
+    with suppress(OSError):  # closed already, when it was written to its end
         stream.shutdown(socket.SHUT_RDWR)
 
 

@@ -2,7 +2,7 @@
 
 What always holds: `at_once` pieces of work run, and no organization waits for another one's to end: one that has
 nothing running gets a place beyond them, of which there are as many again. Of those that wait, the organization with
-the fewest places is next, then whoever came first.
+the fewest places is next, then the one that came first.
 """
 
 from __future__ import annotations

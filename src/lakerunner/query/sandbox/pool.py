@@ -65,7 +65,6 @@ class Sandboxes:
         self._busy: dict[Sandbox, float] = {}
         self._load = RecentLoad()
         self._watching = False
-        self._ended_for_all: set[int] = set()  # pids that were ended because of total_bytes
         self._closer = weakref.finalize(self, _close_all, self._idle, self._spare)
         _forget_dead(self._directory)
 
@@ -110,7 +109,7 @@ class Sandboxes:
             sandbox.kill()
             return too_long(self.limits.seconds)
         end = sandbox.end()
-        if sandbox.pid in self._ended_for_all:
+        if sandbox.held_too_much:
             return TooLarge("all queries together need more than sandbox_memory, and this one held most: ask for less")
         return ended(end.status, end.resident_bytes, self.limits)
 
@@ -181,7 +180,7 @@ class Sandboxes:
         resident = {sandbox: sandbox.resident_bytes for sandbox in busy}
         if sum(resident.values()) > self._total_bytes:
             largest = max(resident, key=lambda sandbox: resident[sandbox])
-            self._ended_for_all.add(largest.pid)
+            largest.held_too_much = True
             largest.kill()
         now = time.monotonic()
         for sandbox, since in busy.items():

@@ -159,6 +159,7 @@ class Sandbox:
         self.organization: UUID | None = None  # whose it is, from its first work on
         self.uses = 0
         self.sound = True  # False once it must not be used again
+        self.held_too_much = False  # it was killed because all sandboxes together held more than they may
         self._zygote = zygote
         self._numbers = count(1)
         self._number = 0
@@ -211,7 +212,7 @@ class Sandbox:
         return self._end is None
 
     def kill(self) -> None:
-        """End it at once, from any thread: whoever reads from it gets BrokenStream."""
+        """End it at once, from any thread: its reader gets BrokenStream."""
         self.sound = False
         with self._lock:
             if self._end is None:
