@@ -7,7 +7,6 @@ whole, by Arrow and orjson; a nested one from the JSON of its parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -123,28 +122,28 @@ def _duration(months: int, days: int, ns: int) -> str:
 
 
 def _lists(column: pa.Array) -> pa.Array:
-    items = json_texts(column.flatten()).to_pylist()
-    return _gathered(column, pc.list_value_length(column), lambda at, end: f"[{','.join(items[at:end])}]")
+    return _joined(column, json_texts(column.flatten()), "[", "]")
 
 
 def _maps(column: pa.Array) -> pa.Array:
     """A key that is not a string is written as one."""
-    lengths = pc.list_value_length(column.cast(pa.list_(column.type.field(0))))
-    entries = column.cast(pa.list_(column.type.field(0))).flatten()
-    keys, values = (json_texts(entries.field(n)).to_pylist() for n in (0, 1))
-    names = [key if key.startswith('"') else orjson.dumps(key).decode() for key in keys]
-    pairs = [f"{name}:{value}" for name, value in zip(names, values, strict=True)]
-    return _gathered(column, lengths, lambda at, end: f"{{{','.join(pairs[at:end])}}}")
+    column = column.cast(pa.list_(column.type.field(0)))
+    entries = column.flatten()
+    keys, values = (json_texts(entries.field(n)) for n in (0, 1))
+    names = pc.if_else(pc.starts_with(keys, '"'), keys, _strings(keys))
+    return _joined(column, pc.binary_join_element_wise(names, values, _large(":")), "{", "}")
 
 
-def _gathered(column: pa.Array, lengths: pa.Array, text: Callable[[int, int], str]) -> pa.Array:
-    """The text of each row's run of items; rows follow each other in the flattened items, null rows have none."""
-    sizes = pc.fill_null(lengths, 0).to_pylist()
-    ends = [0]
-    for size in sizes:
-        ends.append(ends[-1] + size)
-    runs = zip(pairwise(ends), column.is_valid().to_pylist(), strict=True)
-    return pa.array([text(*run) if valid else None for run, valid in runs], _TEXT)
+def _joined(column: pa.Array, items: pa.Array, opening: str, closing: str) -> pa.Array:
+    """Join the texts of each row's items, which follow each other; a null row has none.
+
+    By Arrow alone: made of Python's strings, the items of one long list would hold up every other query.
+    """
+    lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
+    ends = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), lengths]))
+    texts = pc.binary_join(pa.LargeListArray.from_arrays(ends, items), _large(","))
+    whole = pc.binary_join_element_wise(_large(opening), texts, _large(closing), _large(""))
+    return pc.if_else(column.is_valid(), whole, pa.scalar(None, _TEXT))
 
 
 def _structs(column: pa.Array) -> pa.Array:
@@ -165,6 +164,10 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind))
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pt.is_list(kind) or pt.is_fixed_size_list(kind))
+
+
 def _is_bytes(kind: pa.DataType) -> bool:
     return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
 
@@ -180,6 +183,6 @@ _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arr
     (pt.is_temporal, _printed),
     (_is_bytes, _bytes),
     (pt.is_map, _maps),
-    (pt.is_list, _lists),
+    (_is_list, _lists),
     (pt.is_struct, _structs),
 )
