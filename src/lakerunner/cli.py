@@ -12,17 +12,17 @@ import click
 
 from lakerunner.commands.cardinality import cardinality
 from lakerunner.commands.operate import fsck, status
-from lakerunner.commands.options import EPILOG
+from lakerunner.commands.options import EPILOG, settings_to_run
 from lakerunner.commands.options import home as _home
 from lakerunner.commands.options import settings_of as _settings
 from lakerunner.commands.options import store as _store
+from lakerunner.commands.settings import settings
 from lakerunner.commands.sweep import retention, sweep
 from lakerunner.commands.work import work
 from lakerunner.model.caller import Role, roles_named
 from lakerunner.model.errors import LakerunnerError, in_full
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.services.drawn import drawn
-from lakerunner.settings import describe
 
 _listen = click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP API; port 0: a free one.")
 
@@ -56,8 +56,7 @@ def up(**options: Any) -> None:
     """
     from lakerunner.services.run import UP, run_parts
 
-    settings = _settings(options, service=True)
-    sys.exit(run_parts(settings, UP, _say))
+    sys.exit(run_parts(settings_to_run(options, UP), UP))
 
 
 @cli.command(epilog=EPILOG)
@@ -81,9 +80,8 @@ def demo(once: bool, minutes: int, rate: float, seed: int, **options: Any) -> No
     from lakerunner.services.demo import Demo
     from lakerunner.services.run import UP, run_parts
 
-    settings = _settings(options)
     shop = Demo(seed=seed, rate=rate, minutes=minutes, once=once)
-    sys.exit(run_parts(settings, UP, _say, shop.run))
+    sys.exit(run_parts(settings_to_run(options, UP, level="warning"), UP, shop.run))
 
 
 def _service(name: str, text: str) -> None:
@@ -91,17 +89,11 @@ def _service(name: str, text: str) -> None:
     @_listen
     @_store
     def run(**options: Any) -> None:
+        from lakerunner.services.preflight import WORKER
         from lakerunner.services.run import run_parts, run_worker
 
-        settings = _settings(options, service=True)
-        if name == "query-worker":
-            sys.exit(run_worker(settings, _say))
-        if not settings.database_url:
-            raise click.UsageError(
-                "a service that runs alone shares its index with the others: set DATABASE_URL to a PostgreSQL "
-                "server. (The embedded one belongs to `lakerunner up`.)"
-            )
-        sys.exit(run_parts(settings, [name], _say))
+        chosen = settings_to_run(options, [name])
+        sys.exit(run_worker(chosen) if name == WORKER else run_parts(chosen, [name]))
 
     run.__doc__ = text
     cli.command(name, epilog=EPILOG)(run)
@@ -344,7 +336,7 @@ def create_org(name: str, id_: str | None, home: Path | None) -> None:
     """Make an organization known."""
     from lakerunner.services.admin import administered, create_organization
 
-    with administered(_settings({"home": home})) as index:
+    with administered(_settings({"home": home}), create=True) as index:
         click.echo(create_organization(index, name, id_).id)
 
 
@@ -352,9 +344,9 @@ def create_org(name: str, id_: str | None, home: Path | None) -> None:
 @_home
 def list_orgs(home: Path | None) -> None:
     """Id and name of every organization."""
-    from lakerunner.services.admin import administered
+    from lakerunner.services.admin import inspected
 
-    with administered(_settings({"home": home})) as index:
+    with inspected(_settings({"home": home})) as index:
         for one in index.organizations.all():
             click.echo(f"{one.id}  {one.name}")
 
@@ -406,7 +398,7 @@ def create_key(name: str, roles: tuple[str, ...], org: str, home: Path | None) -
     """Make a key and print it: this is the only time it is shown."""
     from lakerunner.services.admin import administered, organization
 
-    with administered(_settings({"home": home})) as index:
+    with administered(_settings({"home": home}), create=True) as index:
         click.echo(index.keys.create(organization(index, org).id, name, roles_named(roles)))
 
 
@@ -415,9 +407,9 @@ def create_key(name: str, roles: tuple[str, ...], org: str, home: Path | None) -
 @_home
 def list_keys(org: str, home: Path | None) -> None:
     """Names and roles of the keys, and when they were made, rotated and revoked (UTC)."""
-    from lakerunner.services.admin import administered, key_line, organization
+    from lakerunner.services.admin import inspected, key_line, organization
 
-    with administered(_settings({"home": home})) as index:
+    with inspected(_settings({"home": home})) as index:
         for key in index.keys.list(organization(index, org).id):
             click.echo(key_line(key, datetime.now(UTC)))
 
@@ -455,16 +447,7 @@ cli.add_command(sweep)
 cli.add_command(retention)
 
 
-@cli.command("settings")
-def show_settings() -> None:
-    """Every setting, its default and its reason. Set them as LAKERUNNER_<NAME> or in LAKERUNNER_CONFIG (TOML)."""
-    for name, default, why in describe():
-        click.echo(f"{name:24} {default or '-':18} {why}")
-
-
-def _say(sentence: str) -> None:
-    """Progress for people, on standard output."""
-    click.echo(f"  {sentence}")
+cli.add_command(settings)
 
 
 def main() -> None:
@@ -474,7 +457,7 @@ def main() -> None:
         cli()
     except LakerunnerError as error:
         click.echo(drawn(f"error: {in_full(error)}"), err=True)
-        sys.exit(1)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

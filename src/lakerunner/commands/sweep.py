@@ -56,11 +56,11 @@ _whose = click.option("--org", default="default", show_default=True, help="The o
 @home_option
 def show_retention(org: str, home: Path | None) -> None:
     """Of every signal and tier, how long it is kept, and who says so."""
-    from lakerunner.services.admin import administered, organization
+    from lakerunner.services.admin import inspected, organization
     from lakerunner.services.sweep.command import show_retention as show
 
     settings = settings_of({"home": home})
-    with administered(settings) as index:
+    with inspected(settings) as index:
         show(settings, index, organization(index, org), sys.stdout)
 
 
@@ -77,7 +77,7 @@ def set_retention(pairs: tuple[str, ...], org: str, home: Path | None) -> None:
     from lakerunner.services.admin import administered, organization
     from lakerunner.services.sweep.command import set_retention as set_
 
-    with administered(settings_of({"home": home})) as index:
+    with administered(settings_of({"home": home}), create=True) as index:
         set_(index, organization(index, org), pairs)
 
 
