@@ -12,7 +12,7 @@ import click
 from lakerunner.commands.access import keys, orgs
 from lakerunner.commands.cardinality import cardinality
 from lakerunner.commands.operate import fsck, status
-from lakerunner.commands.options import EPILOG, settings_to_run
+from lakerunner.commands.options import EPILOG, settings_to_run, stopped_by_ctrl_c
 from lakerunner.commands.options import home as _home
 from lakerunner.commands.options import settings_of as _settings
 from lakerunner.commands.options import store as _store
@@ -51,6 +51,7 @@ def cli() -> None:
 @_home
 @_listen
 @_store
+@stopped_by_ctrl_c()
 def up(**options: Any) -> None:
     """Run everything in one process: embedded PostgreSQL, bus, Spark, API.
 
@@ -93,6 +94,7 @@ def up(**options: Any) -> None:
     show_default=True,
     help="Seed of the random numbers: the same seed generates the same telemetry.",
 )
+@stopped_by_ctrl_c()
 def demo(once: bool, minutes: int, rate: float, seed: int, **options: Any) -> None:
     """Run `up` with generated telemetry of a shop: ten services, one incident, example questions with answers."""
     from lakerunner.services.demo import Demo
@@ -106,6 +108,7 @@ def _service(name: str, text: str) -> None:
     @_home
     @_listen
     @_store
+    @stopped_by_ctrl_c()
     def run(**options: Any) -> None:
         from lakerunner.services.preflight import WORKER
         from lakerunner.services.run import run_parts, run_worker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -113,6 +114,22 @@ def test_what_a_service_needs_is_checked_before_it_starts(command, arguments, se
     assert code == 2
     assert wrong in errors
     assert "s3cret" not in errors
+
+
+@pytest.mark.parametrize("name", ["up", "demo", "ingest"])
+def test_ctrl_c_while_the_parts_are_imported_shows_stopped(command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    class CtrlC:
+        """Pressed at the moment when a module is looked for."""
+
+        @staticmethod
+        def find_spec(module: str, *_: object) -> None:
+            if module == "lakerunner.services.run":
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.delitem(sys.modules, "lakerunner.services.run", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [CtrlC, *sys.meta_path])
+    given = {"DATABASE_URL": "postgresql://db/lake", "listen": "127.0.0.1:0"}
+    assert command(name, **given) == (0, "stopped\n", "")
 
 
 def test_settings_shows_values_in_force_and_their_sources(command, tmp_path: Path) -> None:

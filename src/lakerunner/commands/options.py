@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,16 @@ home = click.option(
 store = click.option(
     "--store", metavar="URL", help="Object store: a file, s3, gs or az URL; default: LAKERUNNER_STORE, or HOME/store."
 )
+
+
+@contextmanager
+def stopped_by_ctrl_c() -> Iterator[None]:
+    """Around the start of a process, until it catches signals itself: importing its parts takes seconds."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("stopped")
+        sys.exit(0)
 
 
 def settings_of(options: dict[str, Any]) -> Settings:

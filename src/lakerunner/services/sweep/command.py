@@ -81,10 +81,10 @@ def _look(settings: Settings, say: Say, progress: Progress, *, force: bool) -> i
     """A dry run makes nothing, not even the directory of a store."""
     address = store_address(settings)
     with inspected(settings) as index:
-        report = findings(
-            chores_of(settings, index, shared_store(address), address, force=force), index.sweep.now_ns(), progress
-        )
-        show_report(report, _names(index), sys.stdout)
+        names = _names(index)
+        chores = chores_of(settings, index, shared_store(address), address, force=force)
+        report = findings(chores, index.sweep.now_ns(), progress)
+        show_report(report, names, sys.stdout)
     say("dry run: nothing was changed")
     return _ended(report, say)
 
