@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
+from lakerunner.commands.access import keys, orgs
 from lakerunner.commands.cardinality import cardinality
 from lakerunner.commands.operate import fsck, status
-from lakerunner.commands.options import EPILOG
+from lakerunner.commands.options import EPILOG, settings_to_run, stopped_by_ctrl_c
 from lakerunner.commands.options import home as _home
 from lakerunner.commands.options import settings_of as _settings
 from lakerunner.commands.options import store as _store
+from lakerunner.commands.settings import settings
 from lakerunner.commands.sweep import retention, sweep
 from lakerunner.commands.work import work
-from lakerunner.model.caller import Role, roles_named
 from lakerunner.model.errors import LakerunnerError, in_full
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.services.drawn import drawn
-from lakerunner.settings import describe
 
-_listen = click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP API; port 0: a free one.")
+_listen = click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address of the HTTP API; port 0 takes a free one. Default: LAKERUNNER_LISTEN, or 127.0.0.1:7080.",
+)
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -33,7 +36,7 @@ def cli() -> None:
     """Lakerunner: a telemetry lake.
 
     OpenTelemetry logs, metrics and traces land as files in object storage, Spark turns them into sorted
-    Parquet segments, PostgreSQL indexes them, DuckDB answers.
+    Parquet segments, PostgreSQL indexes the segments, DuckDB answers queries over them.
 
     \b
     Start here:
@@ -48,60 +51,70 @@ def cli() -> None:
 @_home
 @_listen
 @_store
+@stopped_by_ctrl_c()
 def up(**options: Any) -> None:
     """Run everything in one process: embedded PostgreSQL, bus, Spark, API.
 
-    Drop OTLP files under STORE/otel-raw/{org}/{collector}/, or send OTLP to the API, or to ports 4317 (gRPC) and
-    4318 (HTTP). HOME/address holds the API's base URL once all is up. Ctrl-C stops everything in order.
+    Send OTLP to ports 4317 (gRPC) and 4318 (HTTP) or to the API, or put OTLP files into
+    STORE/otel-raw/{org}/{collector}/. When everything is up, all addresses are shown, and HOME/address holds the URL of
+    the API. Ctrl-C stops everything.
     """
     from lakerunner.services.run import UP, run_parts
 
-    settings = _settings(options, service=True)
-    sys.exit(run_parts(settings, UP, _say))
+    sys.exit(run_parts(settings_to_run(options, UP), UP))
 
 
 @cli.command(epilog=EPILOG)
 @_home
 @_listen
 @_store
-@click.option("--once", is_flag=True, help="Ingest, ask, compare with the truth, exit 0 if all is right.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Ingest, ask the example questions, compare the answers with the generated data, exit with 0 if all match.",
+)
 @click.option(
     "--minutes",
     type=click.IntRange(1, 24 * 60),
     default=60,
     show_default=True,
-    help="Shop time to begin with.",
+    help="Minutes of telemetry to generate at the start.",
 )
 @click.option(
-    "--rate", type=click.FloatRange(0.1, 1000), default=5.0, show_default=True, help="Shop requests a second."
+    "--rate",
+    type=click.FloatRange(0.1, 1000),
+    default=5.0,
+    show_default=True,
+    help="Requests per second that the shop serves.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="The same seed makes the same shop.")
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Seed of the random numbers: the same seed generates the same telemetry.",
+)
+@stopped_by_ctrl_c()
 def demo(once: bool, minutes: int, rate: float, seed: int, **options: Any) -> None:
-    """`up` with the telemetry of a shop of ten services, an incident included, and example questions."""
+    """Run `up` with generated telemetry of a shop: ten services, one incident, example questions with answers."""
     from lakerunner.services.demo import Demo
     from lakerunner.services.run import UP, run_parts
 
-    settings = _settings(options)
     shop = Demo(seed=seed, rate=rate, minutes=minutes, once=once)
-    sys.exit(run_parts(settings, UP, _say, shop.run))
+    sys.exit(run_parts(settings_to_run(options, UP, level="warning"), UP, shop.run))
 
 
 def _service(name: str, text: str) -> None:
     @_home
     @_listen
     @_store
+    @stopped_by_ctrl_c()
     def run(**options: Any) -> None:
+        from lakerunner.services.preflight import WORKER
         from lakerunner.services.run import run_parts, run_worker
 
-        settings = _settings(options, service=True)
-        if name == "query-worker":
-            sys.exit(run_worker(settings, _say))
-        if not settings.database_url:
-            raise click.UsageError(
-                "a service that runs alone shares its index with the others: set DATABASE_URL to a PostgreSQL "
-                "server. (The embedded one belongs to `lakerunner up`.)"
-            )
-        sys.exit(run_parts(settings, [name], _say))
+        chosen = settings_to_run(options, [name])
+        sys.exit(run_worker(chosen) if name == WORKER else run_parts(chosen, [name]))
 
     run.__doc__ = text
     cli.command(name, epilog=EPILOG)(run)
@@ -109,24 +122,25 @@ def _service(name: str, text: str) -> None:
 
 _service(
     "pubsub",
-    """Doors: find or be told of raw objects, take OTLP, and announce what came on the bus.
+    """Receive telemetry: find new raw objects, take pushed OTLP, remote-write and Loki, and announce all on the bus.
 
-    Lists the raw prefixes of STORE (LAKERUNNER_ROUTES adds some), takes notifications on POST
-    /api/v1/events/{s3,gcp,azure} and from LAKERUNNER_SQS_QUEUE_URL, _PUBSUB_SUBSCRIPTION, _AZURE_QUEUE_URL, and OTLP
-    on /v1/logs, 4317 and 4318.
+    Raw objects are found by listing the raw prefixes of STORE (LAKERUNNER_ROUTES adds prefixes), and by notifications
+    on POST /api/v1/events/{s3,gcp,azure}, or from LAKERUNNER_SQS_QUEUE_URL, LAKERUNNER_PUBSUB_SUBSCRIPTION or
+    LAKERUNNER_AZURE_QUEUE_URL. OTLP is received on /v1/logs, /v1/metrics and /v1/traces and on ports 4317 and 4318.
     """,
 )
 _service(
     "boxer",
-    """Group announced objects, and segments to merge or roll up, into boxes worth a Spark job.
+    """Group raw objects, and segments to merge or roll up, into boxes: the input of one Spark job each.
 
-    A box closes by age, size or count: LAKERUNNER_BOX_MAX_SECONDS, _BYTES, _OBJECTS; LAKERUNNER_COMPACT_MAX_SECONDS,
-    _TARGET_BYTES, _MAX_SEGMENTS; LAKERUNNER_ROLLUP_MAX_SECONDS.
+    A box is closed by age, size or count. Raw objects: LAKERUNNER_BOX_MAX_SECONDS, LAKERUNNER_BOX_MAX_BYTES,
+    LAKERUNNER_BOX_MAX_OBJECTS. Merges: LAKERUNNER_COMPACT_MAX_SECONDS, LAKERUNNER_COMPACT_TARGET_BYTES,
+    LAKERUNNER_COMPACT_MAX_SEGMENTS. Rollups: LAKERUNNER_ROLLUP_MAX_SECONDS.
     """,
 )
 _service(
     "ingest",
-    """Turn boxes of raw objects into committed segments, one Spark job per box.
+    """Convert boxes of raw objects to Parquet segments and commit them to the index, one Spark job per box.
 
     LAKERUNNER_SPARK_MASTER chooses where tasks run: local[*], spark://..., k8s://..., yarn.
     """,
@@ -135,38 +149,39 @@ _service(
     "compact",
     """Merge small segments into large ones, level by level, one Spark task per merge.
 
-    Segments of an hour, later of a day, are merged until they have LAKERUNNER_COMPACT_TARGET_BYTES; rows that were
-    delivered twice are dropped. A merge that fails is tried again and then set aside: `lakerunner work` lists it.
+    Segments of one hour, later of one day, are merged until they reach LAKERUNNER_COMPACT_TARGET_BYTES. Rows that were
+    delivered twice are dropped. A merge that fails is retried LAKERUNNER_WORK_MAX_ATTEMPTS times, then set aside:
+    `lakerunner work` lists it.
     """,
 )
 _service(
     "rollup",
     """Roll metrics up into windows of 10 s, 1 m, 5 m, 1 h and 1 d, each tier from the one before.
 
-    Late data makes the windows it touches anew, through all tiers. A rollup that fails is tried again and then set
-    aside: `lakerunner work` lists it.
+    Late data causes the windows that contain it to be computed again in all tiers. A rollup that fails is retried
+    LAKERUNNER_WORK_MAX_ATTEMPTS times, then set aside: `lakerunner work` lists it.
     """,
 )
 _service(
     "sweeper",
-    """Delete what is past its time: rows past retention, files of replaced segments, what dead work left behind.
+    """Delete expired data: rows past their retention, files of replaced segments, files of work that was aborted.
 
-    Every LAKERUNNER_SWEEP_SECONDS; one sweeper works at a time, others wait. `lakerunner sweep --dry-run` tells what
-    would go.
+    It runs every LAKERUNNER_SWEEP_SECONDS. One sweeper works at a time, others wait. `lakerunner sweep --dry-run` lists
+    what would be deleted.
     """,
 )
 _service(
     "query-api",
     """Answer queries over HTTP: POST /api/v1/sql, and Prometheus' API below /prometheus.
 
-    LAKERUNNER_WORKERS names query workers; without it, queries run in this process.
+    LAKERUNNER_WORKERS lists the query workers to use. If it is empty, queries run in this process.
     """,
 )
 _service(
     "query-worker",
-    """Run parts of queries for query-api over cached segments. Needs the object store only.
+    """Run parts of queries for query-api. It caches segments and needs no service but the object store.
 
-    Beyond loopback, LAKERUNNER_WORKER_KEY must be the same here and on query-api.
+    To listen on another host than loopback, set LAKERUNNER_WORKER_KEY to the same secret here and on query-api.
     """,
 )
 
@@ -301,18 +316,24 @@ def objects(
 @click.argument("url")
 @_home
 @_store
-@click.option("--since", metavar="TIME", help="Only objects changed then or later: 2026-01-31T12:00:00Z, 6h, 7d.")
-@click.option("--until", metavar="TIME", help="Only objects changed before.")
-@click.option("--org", help="Whose they are, by id or name, whatever their keys say.")
-@click.option("--collector", help="The collector they come from, whatever their keys say.")
-@click.option("--signal", type=click.Choice(SIGNAL_NAMES), help="What they carry, whatever their keys say.")
-@click.option("--follow", is_flag=True, help="Keep looking for new objects until Ctrl-C.")
-@click.option("--dry-run", is_flag=True, help="Count and announce nothing.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Only objects changed at this time or later: 2026-01-31T12:00:00Z, or an age: 6h, 7d.",
+)
+@click.option("--until", metavar="TIME", help="Only objects changed before this time.")
+@click.option("--org", help="Organization that owns the objects, by id or name; default: read from their paths.")
+@click.option("--collector", help="Collector that wrote the objects; default: read from their paths.")
+@click.option(
+    "--signal", type=click.Choice(SIGNAL_NAMES), help="Signal that the objects contain; default: read from their names."
+)
+@click.option("--follow", is_flag=True, help="Continue with new objects until Ctrl-C.")
+@click.option("--dry-run", is_flag=True, help="Only count the objects; announce none.")
 def backfill(url: str, org: str | None, collector: str | None, signal: str | None, **options: Any) -> None:
-    """Announce what already stands below URL: s3://bucket/prefix, or a prefix of the lake's store.
+    """Ingest objects that are in the store already, below URL: s3://bucket/prefix, or a prefix of the lake's store.
 
-    What the lake knows is not announced again, so a backfill that was cut short is simply run again. Exit code 1 if
-    objects had to be set aside; `lakerunner objects --state failed` says why.
+    Objects that the lake knows are skipped, so a backfill that was interrupted can be run again. Exit code 1 if
+    objects were set aside; `lakerunner objects --state failed` shows why.
 
     \b
     lakerunner backfill otel-raw/ --since 7d
@@ -329,142 +350,13 @@ cli.add_command(cardinality)
 cli.add_command(fsck)
 cli.add_command(status)
 cli.add_command(work)
-
-
-@cli.group()
-def orgs() -> None:
-    """Organizations: who owns telemetry. Raw objects name one by id or name: otel-raw/{org}/..."""
-
-
-@orgs.command("create")
-@click.argument("name")
-@click.option("--id", "id_", help="Its UUID, where it has one already; else a new one.")
-@_home
-def create_org(name: str, id_: str | None, home: Path | None) -> None:
-    """Make an organization known."""
-    from lakerunner.services.admin import administered, create_organization
-
-    with administered(_settings({"home": home})) as index:
-        click.echo(create_organization(index, name, id_).id)
-
-
-@orgs.command("list")
-@_home
-def list_orgs(home: Path | None) -> None:
-    """Id and name of every organization."""
-    from lakerunner.services.admin import administered
-
-    with administered(_settings({"home": home})) as index:
-        for one in index.organizations.all():
-            click.echo(f"{one.id}  {one.name}")
-
-
-@orgs.command("limit")
-@click.argument("name")
-@click.option("--queries-per-second", "rate", type=click.FloatRange(0), help="0: as org_queries_per_second says.")
-@click.option("--concurrent", type=click.IntRange(0), help="Queries at once. 0: as org_concurrent_queries says.")
-@_home
-def limit_org(name: str, rate: float | None, concurrent: int | None, home: Path | None) -> None:
-    """How much an organization may ask; more is answered with 429. What is not given stays as it is.
-
-    Running services follow within LAKERUNNER_KEY_CACHE_SECONDS.
-    """
-    from lakerunner.services.admin import administered, limit_organization, organization, share_line
-
-    with administered(_settings({"home": home})) as index:
-        click.echo(share_line(limit_organization(index, organization(index, name), rate, concurrent)))
-
-
-@cli.group()
-def keys() -> None:
-    """API keys: each opens the API for one organization. Only their hashes are kept.
-
-    \b
-    read    ask: queries, what became of raw objects
-    write   bring telemetry: every push door, events, retry of failed objects
-    admin   everything of the organization, and its keys
-    """
-
-
-_org = click.option("--org", default="default", show_default=True, help="The organization, by id or name.")
-
-
-@keys.command("create")
-@click.argument("name")
-@click.option(
-    "--role",
-    "roles",
-    multiple=True,
-    type=click.Choice([role.value for role in Role]),
-    default=["read", "write"],
-    show_default=True,
-    help="What it may do; more than once for more than one.",
-)
-@_org
-@_home
-def create_key(name: str, roles: tuple[str, ...], org: str, home: Path | None) -> None:
-    """Make a key and print it: this is the only time it is shown."""
-    from lakerunner.services.admin import administered, organization
-
-    with administered(_settings({"home": home})) as index:
-        click.echo(index.keys.create(organization(index, org).id, name, roles_named(roles)))
-
-
-@keys.command("list")
-@_org
-@_home
-def list_keys(org: str, home: Path | None) -> None:
-    """Names and roles of the keys, and when they were made, rotated and revoked (UTC)."""
-    from lakerunner.services.admin import administered, key_line, organization
-
-    with administered(_settings({"home": home})) as index:
-        for key in index.keys.list(organization(index, org).id):
-            click.echo(key_line(key, datetime.now(UTC)))
-
-
-@keys.command("rotate")
-@click.argument("name")
-@click.option("--grace", default="24h", show_default=True, help="How long the old secret lives on: 90s, 15m, 24h; 0s.")
-@_org
-@_home
-def rotate_key(name: str, grace: str, org: str, home: Path | None) -> None:
-    """Give a key a new secret and print it: this is the only time it is shown.
-
-    The secret until now is good for the grace time. Rotating again within it ends all older ones but the last.
-    """
-    from lakerunner.api.keys import grace_in
-    from lakerunner.services.admin import administered, organization
-
-    with administered(_settings({"home": home})) as index:
-        click.echo(index.keys.rotate(organization(index, org).id, name, grace_in(grace)))
-
-
-@keys.command("revoke")
-@click.argument("name")
-@_org
-@_home
-def revoke_key(name: str, org: str, home: Path | None) -> None:
-    """End a key. Requests that show it are refused within LAKERUNNER_KEY_CACHE_SECONDS (30 s)."""
-    from lakerunner.services.admin import administered, organization
-
-    with administered(_settings({"home": home})) as index:
-        index.keys.revoke(organization(index, org).id, name)
-
-
+cli.add_command(orgs)
+cli.add_command(keys)
 cli.add_command(sweep)
 cli.add_command(retention)
 
 
-@cli.command("settings")
-def show_settings() -> None:
-    """Every setting, its default and its reason. Set them as LAKERUNNER_<NAME> or in LAKERUNNER_CONFIG (TOML)."""
-    for name, default, why in describe():
-        click.echo(f"{name:24} {default or '-':18} {why}")
-
-
-def _say(sentence: str) -> None:
-    """Progress for people, on standard output."""
-    click.echo(f"  {sentence}")
+cli.add_command(settings)
 
 
 def main() -> None:
@@ -474,7 +366,7 @@ def main() -> None:
         cli()
     except LakerunnerError as error:
         click.echo(drawn(f"error: {in_full(error)}"), err=True)
-        sys.exit(1)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -16,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from lakerunner.api import server as server_module
 from lakerunner.api.app import build_app
 from lakerunner.api.body import BodyLimit, read_body
 from lakerunner.api.http_protocol import PIPELINE_MAX, Bounds
@@ -319,3 +322,25 @@ def test_a_bad_request_behind_another_does_not_answer_it() -> None:
     with served(Bounds()) as server, connected(server.url) as connection:
         connection.send(post("/wait", "Content-Length: 0") + b"nonsense\r\n\r\n")
         assert connection.ended()
+
+
+def test_a_request_that_a_stop_cuts_off_is_no_fault_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else Ctrl-C during a long query shows a trace."""
+    monkeypatch.setattr(server_module, "_DRAIN_SECONDS", 0.1)
+    began = threading.Event()
+
+    async def wait(_: Request) -> Response:
+        began.set()
+        await asyncio.sleep(600)
+        return Response()
+
+    server = HttpServer(build_app([Route("/", wait)]), bind("127.0.0.1", 0), lambda _: None)
+    server.start()
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(httpx.get, server.url, timeout=60)
+        assert began.wait(60)
+        server.stop()
+    assert answer.result().is_error
+    assert [record.getMessage() for record in caplog.records if record.name == "uvicorn.error"] == []

@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.otlp_grpc import OtlpGrpcServer
+from lakerunner.model.errors import UserError
 from suites.doors import Doors
 from suites.pushed import ACME, pushed_objects
 
@@ -106,7 +107,8 @@ def test_a_body_that_lies_about_its_packing_is_refused(doors: Doors) -> None:
     assert "looks like gzip" in caught.value.details()
 
 
-def test_a_port_that_is_taken_is_said_at_once(doors: Doors) -> None:
+def test_a_port_that_is_taken_is_said_at_once(doors: Doors, capfd: pytest.CaptureFixture[str]) -> None:
     server = OtlpGrpcServer(doors.receiver, Authenticator({}.get, None), 1000)
-    with pytest.raises(RuntimeError, match="bind"):
+    with pytest.raises(UserError, match=rf"cannot listen on {doors.grpc_address} for OTLP over gRPC"):
         server.start("127.0.0.1", int(doors.grpc_address.rpartition(":")[2]))
+    assert capfd.readouterr() == ("", "")  # gRPC's library writes no line of its own

@@ -118,9 +118,9 @@ def test_routes_come_from_the_config_file_and_from_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "setting routes is not JSON"),
-        ("{}", "setting routes: it is a list of tables"),
-        ('["a/"]', 'setting routes: entry 1 is not a table with a "prefix"'),
+        ("{", "routes = .* it is not JSON"),
+        ("{}", "cannot be used: it is a list of tables"),
+        ('["a/"]', 'cannot be used: entry 1 is not a table with a "prefix"'),
         ('[{"prefix": "a/"}, {"prefix": "b"}]', r"entry 2 \('b'\): prefix ends with '/'"),
         ('[{"prefix": "/b/"}]', r"entry 1 \('/b/'\): prefix ends with '/' and has no empty part"),
         ('[{"prefix": "/"}]', r"entry 1 \('/'\): prefix ends"),

@@ -72,13 +72,13 @@ def wait_until(done: Callable[[], bool], what: str, seconds: float, explain: Cal
 
 @contextmanager
 def lakerunner(arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
-    """A lakerunner command running in the background."""
+    """A lakerunner command running in the background. Its log tells of every unit of work."""
     with log.open("ab") as sink:
         popen = subprocess.Popen(
             [*LAKERUNNER, *arguments],
             stdout=sink,
             stderr=sink,
-            env=clean_environment(environment),
+            env=clean_environment({"LAKERUNNER_LOG_LEVEL": "debug", **(environment or {})}),
             stdin=subprocess.DEVNULL,
         )
     process = Process(popen, log)

@@ -399,7 +399,8 @@ def test_usage(lake: CheckedLake, tmp_path: Path) -> None:
     home = tmp_path / "none"
     assert run_fsck(replace(lake.settings, database_url="", home=home), Asked(), io.StringIO(), errors) == 2
     assert errors.getvalue() == (
-        f"error: there is no lake in {home}: name its home with --home, or its PostgreSQL with DATABASE_URL\n"
+        f"error: there is no lake in {home}: start one with `lakerunner up`, or name the home of yours with --home or "
+        "LAKERUNNER_HOME, or its PostgreSQL server with DATABASE_URL\n"
     )
     assert not home.exists()
 

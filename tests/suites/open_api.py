@@ -9,18 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.services import otlp_ports
 from lakerunner.services.home import Home
 from lakerunner.services.parts import Parts, open_parts
 from lakerunner.services.processes import add_pubsub, add_query_api, serve, worker_routes
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import load_settings
 from servers.lake import wait_until
-from servers.ports import free_ports
 from servers.postgres import drop_database, fresh_database
 
 
@@ -47,24 +44,23 @@ def open_api(postgres_url: str, directory: Path, **given: Any) -> Iterator[OpenA
         "store": (directory / "lake").as_uri(),
         "database_url": database,
         "listen": "127.0.0.1:0",
+        "otlp_grpc_port": 0,
+        "otlp_http_port": 0,
     }
     settings = load_settings({}, always | given)
     runtime, quiet = Runtime("test"), lambda _: None
-    with pytest.MonkeyPatch.context() as patch:
-        grpc_port, http_port = free_ports(2)
-        patch.setattr(otlp_ports, "GRPC_PORT", grpc_port)
-        patch.setattr(otlp_ports, "HTTP_PORT", http_port)
-        home = Home(settings.home)
-        runtime.defer("home", home.close)
-        parts = open_parts(settings, runtime, quiet, home.token)
-        url = serve(settings, runtime, [*add_query_api(parts, quiet), *add_pubsub(parts, quiet)]).url
-        home.announce(url)
+    home = Home(settings.home)
+    runtime.defer("home", home.close)
+    parts = open_parts(settings, runtime, quiet, home.token)
+    url = serve(settings, runtime, [*add_query_api(parts, quiet), *add_pubsub(parts, quiet)]).url
+    home.announce(url)
     store = open_store(StoreAddress(settings.store_url))
     worker_url = serve(settings, runtime, worker_routes(settings, store)).url
     wait_until(lambda: httpx.get(f"{url}/readyz").status_code == 200, "every loop began", 60)
-    otlp_url, grpc_address = f"http://127.0.0.1:{http_port}", f"127.0.0.1:{grpc_port}"
     try:
-        yield OpenApi(url, otlp_url, worker_url, grpc_address, settings.home, home.token, parts, store)
+        yield OpenApi(
+            url, parts.doors["OTLP HTTP"], worker_url, parts.doors["OTLP gRPC"], settings.home, home.token, parts, store
+        )
     finally:
         runtime.shut_down()
         drop_database(database)

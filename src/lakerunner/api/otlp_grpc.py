@@ -88,10 +88,13 @@ class OtlpGrpcServer:
         self._thread = threading.Thread(target=self._run, name="otlp-grpc", daemon=True)
 
     def start(self, host: str, port: int) -> int:
-        """The port it listens on; raises RuntimeError when that is taken."""
+        """Return the port it listens on; UserError if that is in use."""
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._thread.start()
-        return self._bound.result()
+        try:
+            return self._bound.result()
+        except RuntimeError as error:
+            raise UserError(f"cannot listen on {self._address} for OTLP over gRPC: {error}") from error
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stopping.set)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 import time
@@ -19,6 +20,15 @@ from lakerunner.model.errors import Unavailable, UserError
 
 _START_SECONDS = 20.0
 _DRAIN_SECONDS = 5
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn is about more than a request that was cut off because the server stops."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, asyncio.CancelledError) and not str(record.msg).startswith("Cancel ")
+
+
+logging.getLogger("uvicorn.error").addFilter(_is_news)
 
 
 def parse_address(listen: str) -> tuple[str, int]:

@@ -19,12 +19,14 @@ _PREFIX = re.compile(r"[A-Za-z0-9._-]{0,100}")
 
 def open_bus(bus: str, *, pool: ConnectionPool[psycopg.Connection[TupleRow]], url: str, topic_prefix: str) -> Bus:
     """`bus` as in settings. `pool` and `url` are of the PostgreSQL server; Kafka alone has topic prefixes."""
-    if bus == "postgres":
-        return PostgresBus(pool, url)
-    servers = kafka_servers(bus)
-    if not _PREFIX.fullmatch(topic_prefix):
+    check_bus(bus, topic_prefix)
+    return PostgresBus(pool, url) if bus == "postgres" else KafkaBus(kafka_servers(bus), topic_prefix)
+
+
+def check_bus(bus: str, topic_prefix: str) -> None:
+    """UserError if there is no such bus; nothing is opened."""
+    if bus != "postgres" and kafka_servers(bus) and not _PREFIX.fullmatch(topic_prefix):
         raise UserError(f"setting bus_topic_prefix is {topic_prefix!r}: letters, digits, '.', '_', '-', 100 at most")
-    return KafkaBus(servers, topic_prefix)
 
 
 def kafka_servers(bus: str) -> str:

@@ -15,20 +15,26 @@ from lakerunner.commands.options import home as home_option
 @click.command(epilog=EPILOG)
 @click.argument("metric", required=False, default="")
 @home_option
-@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
-@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
-@click.option("--label", "labels", is_flag=True, help="How many values each label of METRIC has, instead.")
-@click.option("--start", default="", metavar="TIME", help="Default: an hour before the end.")
-@click.option("--end", default="", metavar="TIME", help="Default: now.")
+@click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
+@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
+@click.option("--label", "labels", is_flag=True, help="Show the number of values of each label of METRIC instead.")
+@click.option("--start", default="", metavar="TIME", help="Start of the range; default: an hour before --end.")
+@click.option("--end", default="", metavar="TIME", help="End of the range; default: now.")
 @click.option(
-    "--step", default="", metavar="DURATION", help="How wide windows are: 10s, 5m, 1h, 1d; default: what fits."
+    "--step", default="", metavar="DURATION", help="Width of a window: 10s, 5m, 1h, 1d; default: chosen from the range."
 )
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Metrics, largest first.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="Most metrics to list, largest first.",
+)
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def cardinality(
     metric: str, home: Path | None, url: str | None, key: str | None, labels: bool, form: str, **asked: Any
 ) -> None:
-    """How many series metrics have, now and over time, and which label makes so many.
+    """Count the series of metrics, now and over time, and find the label that causes most of them.
 
     A series is a metric with one set of labels and resource attributes. Each costs memory and time in every query of
     its metric, so look for metrics that grow, then with --label for the label with too many values: an id, a URL, a

@@ -18,15 +18,24 @@ from lakerunner.commands.options import store as store_option
 @store_option
 @click.option("--org", help="Only this organization, by id or name; default: all.")
 @click.option("--deep", is_flag=True, help="Read every page, verify its checksum, compare all rows and windows.")
-@click.option("--sample", type=click.IntRange(0), default=24, show_default=True, help="Hours and rollups to compare.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Draw the same sample again.")
+@click.option(
+    "--sample",
+    type=click.IntRange(0),
+    default=24,
+    show_default=True,
+    help="Number of hours and rollups that are compared row by row.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), help="Seed of an earlier run, to compare the same sample again."
+)
 @click.option("--json", "json", is_flag=True, help="Findings and counts as one JSON object.")
 def fsck(org: str | None, home: Path | None, store: str | None, **options: Any) -> None:
-    """Check that the lake is what its index says; reads only, beside running services too.
+    """Check that files and index agree. It only reads, and may run beside all services.
 
-    Every live segment has its files, with the size, rows, columns and times that the index states; no object below db/
-    is unknown; no row is in two live segments; rollups are what their source gives. Notes are for people (things that
-    wait, were set aside, or will be swept), errors break an invariant. docs/guides/operate.md says what to do.
+    Checks that every live segment has its files, with the size, rows, columns and times of the index; that the index
+    knows every object below db/; that no row is in two live segments; that rollups match their source. An error is a
+    damaged lake, a note is for information (work that waits, was set aside, or will be swept). docs/guides/operate.md
+    explains what to do.
 
     \b
     lakerunner fsck                       all files by their footers, 24 hours and rollups compared
@@ -51,15 +60,15 @@ def fsck(org: str | None, home: Path | None, store: str | None, **options: Any) 
     is_flag=False,
     flag_value=2.0,
     metavar="SECONDS",
-    help="Show it again every so often, on a terminal, until Ctrl-C; 2 without a number.",
+    help="Refresh after this many seconds until Ctrl-C, on a terminal; default: 2.",
 )
 @click.option("--json", "json", is_flag=True, help="One JSON object.")
 def status(org: str | None, home: Path | None, watch: float | None, json: bool) -> None:
-    """How the lake is doing, once: queues, lag, segments, failed work, what the sweeper is to take.
+    """Show the state of the lake: queues, lag, segments, failed work, what the sweeper will delete.
 
-    Asks the index only (and Kafka for its lag, where that is the bus). `waiting` is on the bus and nobody's yet,
-    `claimed` is being worked on. Lag is the age of the oldest that is still to be done: seconds are usual, hours
-    are not.
+    It reads the index only (and the lag of Kafka, if that is the bus). Messages are `waiting` on the bus until a
+    service takes them, then `claimed`. Lag is the age of the oldest unprocessed item: seconds are normal, hours are
+    not.
 
     \b
     lakerunner status
@@ -67,7 +76,7 @@ def status(org: str | None, home: Path | None, watch: float | None, json: bool) 
     lakerunner status --org acme --json | jq .lag
 
     \b
-    Exit codes: 0 shown, 1 the index or the bus cannot be asked, 2 wrong usage.
+    Exit codes: 0 shown, 1 the index or the bus cannot be asked, 2 wrong usage, or no lake there.
     """
     from lakerunner.services.status import run_status
 

@@ -16,14 +16,16 @@ from lakerunner.commands.options import store as store_option
 @click.command(epilog=EPILOG)
 @home_option
 @store_option
-@click.option("--dry-run", is_flag=True, help="List what would go and why; change nothing.")
-@click.option("--verbose", is_flag=True, help="Name every object.")
-@click.option("--force", is_flag=True, help="Take orphans however little the index knows of the store.")
+@click.option("--dry-run", is_flag=True, help="List what would be deleted and why; change nothing.")
+@click.option("--verbose", is_flag=True, help="List every object.")
+@click.option(
+    "--force", is_flag=True, help="Delete files that the index does not use even if they are most of the store."
+)
 def sweep(dry_run: bool, verbose: bool, force: bool, **options: Any) -> None:
-    """Sweep once, now: what the sweeper does by itself every LAKERUNNER_SWEEP_SECONDS.
+    """Delete expired data once, now, as the sweeper does every LAKERUNNER_SWEEP_SECONDS.
 
     \b
-    lakerunner sweep --dry-run            what would go, how much of it and why
+    lakerunner sweep --dry-run            what would be deleted, how much of it and why
     lakerunner sweep --dry-run --verbose  every object
 
     \b
@@ -38,29 +40,29 @@ def sweep(dry_run: bool, verbose: bool, force: bool, **options: Any) -> None:
 
 @click.group()
 def retention() -> None:
-    """How long an organization keeps what; the setting LAKERUNNER_RETENTION holds for all others.
+    """Manage how long an organization keeps its data. Without a value here, LAKERUNNER_RETENTION applies.
 
     \b
     logs, traces      their rows
-    metrics           points as they came
+    metrics           points as they were sent
     metrics.10s ...   rollups: 10s, 1m, 5m, 1h, 1d
-    all               whatever has no name of its own in the same command
+    all               everything that is not named in the same command
     """
 
 
-_whose = click.option("--org", default="default", show_default=True, help="The organization, by id or name.")
+_whose = click.option("--org", default="default", show_default=True, help="Organization, by id or name.")
 
 
 @retention.command("show")
 @_whose
 @home_option
 def show_retention(org: str, home: Path | None) -> None:
-    """Of every signal and tier, how long it is kept, and who says so."""
-    from lakerunner.services.admin import administered, organization
+    """Show how long each signal and tier is kept, and whether the organization or the setting decides it."""
+    from lakerunner.services.admin import inspected, organization
     from lakerunner.services.sweep.command import show_retention as show
 
     settings = settings_of({"home": home})
-    with administered(settings) as index:
+    with inspected(settings) as index:
         show(settings, index, organization(index, org), sys.stdout)
 
 
@@ -69,7 +71,7 @@ def show_retention(org: str, home: Path | None) -> None:
 @_whose
 @home_option
 def set_retention(pairs: tuple[str, ...], org: str, home: Path | None) -> None:
-    """Keep something for so long: 12h, 30d, 4w, 2y, forever.
+    """Set how long to keep data: 12h, 30d, 4w, 2y or forever.
 
     \b
     lakerunner retention set logs=30d traces=7d metrics=15d metrics.1h=2y --org acme
@@ -77,7 +79,7 @@ def set_retention(pairs: tuple[str, ...], org: str, home: Path | None) -> None:
     from lakerunner.services.admin import administered, organization
     from lakerunner.services.sweep.command import set_retention as set_
 
-    with administered(settings_of({"home": home})) as index:
+    with administered(settings_of({"home": home}), create=True) as index:
         set_(index, organization(index, org), pairs)
 
 
@@ -86,7 +88,7 @@ def set_retention(pairs: tuple[str, ...], org: str, home: Path | None) -> None:
 @_whose
 @home_option
 def clear_retention(names: tuple[str, ...], org: str, home: Path | None) -> None:
-    """Give it back to the setting."""
+    """Remove the organization's own values, so that LAKERUNNER_RETENTION applies again."""
     from lakerunner.services.admin import administered, organization
     from lakerunner.services.sweep.command import clear_retention as clear
 

@@ -13,19 +13,21 @@ from lakerunner.commands.options import home as home_option
 
 @click.command(epilog=EPILOG)
 @home_option
-@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
+@click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
 @click.option(
-    "--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one; --requeue needs role admin."
+    "--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one; --requeue needs the role admin."
 )
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--requeue", is_flag=True, help="Try it again: all of it, or what --id names.")
-@click.option("--id", "ids", multiple=True, help="With --requeue: a work or a segment; more than once for more.")
+@click.option("--requeue", is_flag=True, help="Try failed work again: all of it, or that of --id.")
+@click.option(
+    "--id", "ids", multiple=True, help="With --requeue: id of a work or of a segment; repeat the option for several."
+)
 def work(home: Path | None, url: str | None, key: str | None, form: str, requeue: bool, ids: tuple[str, ...]) -> None:
-    """Merges and rollups that failed, and why.
+    """List merges and rollups that failed, and why.
 
-    waiting: it is tried again, after pauses that double. aside: it failed LAKERUNNER_WORK_MAX_ATTEMPTS times, or a
-    segment of it cannot be read. Nothing is lost by it: queries read the segments as they are. Mend what the reason
-    says, then --requeue.
+    `waiting` work is tried again, after pauses that double. Work is set `aside` if it failed
+    LAKERUNNER_WORK_MAX_ATTEMPTS times, or if one of its segments cannot be read. No data is lost: queries read the
+    segments as they are. Fix what the reason states, then use --requeue.
 
     \b
     lakerunner work                                  what failed, and segments set aside

@@ -40,6 +40,7 @@ class LakerunnerError(Exception):
     """The root; never raised itself."""
 
     http_status = 500
+    exit_code = 1  # of a command that ends with it; 2: it was started in a wrong way
 
 
 class UserError(LakerunnerError):

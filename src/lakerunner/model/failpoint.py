@@ -73,6 +73,12 @@ def arm(text: str) -> None:
         _armed = _parsed(text)
 
 
+def check_failpoint(text: str) -> None:
+    """UserError if the text is neither empty nor a failpoint; nothing is armed."""
+    if text:
+        _parsed(text)
+
+
 def reach(name: str, at: str = "") -> None:
     """The process is at this moment of its work; `at` says on what."""
     if _armed is not None:
@@ -84,6 +90,6 @@ def _parsed(text: str) -> _Armed:
     name, _, count = rest.partition(":")
     if name not in POINTS or (count and not count.isdecimal()) or count == "0":
         raise UserError(
-            f"failpoint {text!r} is none: write NAME, NAME:COUNT or NAME@TEXT, where NAME is one of {', '.join(POINTS)}"
+            f"failpoint {text!r} is unknown: write NAME, NAME:COUNT or NAME@TEXT, with NAME one of {', '.join(POINTS)}"
         )
     return _Armed(text, name, int(count or 1), holds)

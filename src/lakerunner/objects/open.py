@@ -92,6 +92,11 @@ def open_store(address: StoreAddress) -> ObjectStore:
     return store
 
 
+def check_store(address: StoreAddress) -> None:
+    """UserError if the address or its options cannot be used; no directory is made and no request is sent."""
+    _opened(address)
+
+
 def _opened(address: StoreAddress) -> ObjectStore:
     scheme, separator, _ = address.url.partition("://")
     if not separator or scheme not in STORES:

@@ -6,7 +6,6 @@ passes it on. Paths of our files are taken out.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +13,10 @@ from pathlib import Path
 import orjson
 
 from lakerunner.model.errors import Corrupt, Crashed, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
+from lakerunner.model.size import memory_bytes
 
 _KIND = re.compile(r"\s*([A-Za-z][A-Za-z ]*?) Error: ")
 _TOO_LONG = "exceeded maximum execution time"
-_MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%|[KMGT]i?B)\s*", re.IGNORECASE)
-_UNITS = {"B": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _DAMAGED = re.compile(r"Parquet file is likely corrupted|Out of buffer")  # of which DuckDB says no kind
 
 
@@ -36,13 +34,10 @@ class Limits:
     @property
     def memory_bytes(self) -> int:
         """As DuckDB reads it: GB are powers of 1000, GiB of 1024, a percentage is of the machine's memory."""
-        found = _MEMORY.fullmatch(self.memory)
+        found = memory_bytes(self.memory)
         if found is None:
             raise UserError(f"invalid size {self.memory!r} for query_memory; use 500MB, 2GB, 50%, ...")
-        number, unit = float(found[1]), found[2].upper()
-        if unit == "%":
-            return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * number / 100)
-        return int(number * (1024 if "I" in unit else 1000) ** _UNITS[unit[0]])
+        return found
 
 
 def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerError, bool]:

@@ -15,15 +15,18 @@ from lakerunner.model.caller import Share, in_order
 from lakerunner.model.errors import NotFound, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.services.ground import open_index
-from lakerunner.services.home import make_private
+from lakerunner.services.home import POSTGRES, make_private, require_lake
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
 
 @contextmanager
-def administered(settings: Settings) -> Iterator[Index]:
-    """The index: DATABASE_URL's, or that of the embedded server, whether `up` runs it now or not."""
-    running = None if settings.database_url else EmbeddedPostgres.running(settings.home / "postgres")
+def administered(settings: Settings, *, create: bool = False) -> Iterator[Index]:
+    """The index, to be changed: DATABASE_URL's, or that of the embedded server, whether `up` runs it now or not. NoLake
+    where there is none, unless `create` says that it is to be made."""
+    if not create:
+        require_lake(settings)
+    running = None if settings.database_url else EmbeddedPostgres.running(settings.home / POSTGRES)
     if running:
         index = Index.open(running, connections=2)
         try:
@@ -47,11 +50,8 @@ def inspected(settings: Settings) -> Iterator[Index]:
     url = settings.database_url
     server = None
     if not url:
-        directory = settings.home / "postgres"
-        if not (directory / "data").is_dir():
-            raise NotFound(
-                f"there is no lake in {settings.home}: name its home with --home, or its PostgreSQL with DATABASE_URL"
-            )
+        require_lake(settings)
+        directory = settings.home / POSTGRES
         url = EmbeddedPostgres.running(directory) or ""
         if not url:
             server = EmbeddedPostgres(directory)

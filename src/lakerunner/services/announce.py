@@ -85,7 +85,7 @@ class Announcer:
             count = self._index.sources.announce(arrived)
             if count:
                 meters.ANNOUNCED.labels(signal).inc(count)
-                log.info("objects announced", signal=signal, new=count, known=len(arrived) - count)
+                log.debug("objects announced", signal=signal, new=count, known=len(arrived) - count)
             new += count
         return Announced(new, sum(map(len, ready.values())) - new, set_aside, passed_over)
 

@@ -132,8 +132,8 @@ def run_backfill(settings: Settings, asked: Asked, say: Callable[[str], None]) -
     """List once, or until interrupted; the exit code: 1 if objects had to be set aside."""
     prefix = prefix_of(asked.url, settings.store_url)
     changed = changed_between(asked.since, asked.until, now_ns())
-    store = open_store(store_address(settings))
     with administered(settings) as index:
+        store = open_store(store_address(settings))
         if asked.said.organization is not None:
             organization(index, asked.said.organization)
         announcer = Announcer(index, store, asked.said.route_of(settings.routes))

@@ -126,7 +126,7 @@ class Boxer(Generic[M]):
             reach("after-arrivals")
         meters.BOXES.labels(self._lane.signal, self._lane.work).inc(len(made))
         for box in made:
-            log.info("box closed", work=self._lane.work, signal=self._lane.signal, **_size(box))
+            log.debug("box closed", work=self._lane.work, signal=self._lane.signal, **_size(box))
         self._closed = []
 
 

@@ -16,7 +16,7 @@ import orjson
 
 from lakerunner.api.errors import error_from
 from lakerunner.model.errors import LakerunnerError, Unavailable
-from lakerunner.services.home import ADDRESS, token_in
+from lakerunner.services.home import ADDRESS, NoLake, token_in
 from lakerunner.settings import Settings
 
 _ROW = b'data: {"type":"result","data":'
@@ -134,6 +134,8 @@ class Client:
         try:  # an address that the lake wrote itself may have the token that it wrote, no other
             return cls(address.read_text().strip(), key or token_in(settings.home))
         except FileNotFoundError:
+            if not settings.home.is_dir():
+                raise NoLake(settings.home) from None
             raise Unavailable(
                 f"nothing runs with home {settings.home}: start `lakerunner up --home {settings.home}`, "
                 "or name a running API with --url"

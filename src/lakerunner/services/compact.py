@@ -86,7 +86,7 @@ class Compaction:
         meters.MERGE_WRITTEN_BYTES.labels(work.signal).inc(written)
         meters.WORK_SECONDS.labels(self.name).observe(seconds)
         rows = sum(one.rows for one in outcome.segments)
-        log.info(
+        log.debug(
             "segments merged",
             signal=work.signal,
             collector=work.collector,

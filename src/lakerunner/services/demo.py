@@ -273,4 +273,5 @@ The shop goes on, and so does the lake. Ask more, in another terminal:
   curl -s {url}/api/v1/sql -H 'content-type: application/json' -d '{{"query": "select count(*) as n from logs"}}'
 Ctrl-C stops everything; the next run goes on with this data.""",
         highlight=False,
+        soft_wrap=True,
     )

@@ -25,14 +25,12 @@ def open_index(settings: Settings, runtime: Runtime, say: Say) -> Index:
     url = settings.database_url
     if not url:
         server = EmbeddedPostgres(settings.home / "postgres")
+        say("starting PostgreSQL")
         url = server.start()
         runtime.defer("postgres", server.stop)
-        say("embedded PostgreSQL is up")
     index = Index.open(url, connections=settings.database_connections)
     runtime.defer("index", index.close)
-    applied = index.migrate()
-    if applied:
-        say(f"index migrated: {', '.join(applied)}")
+    index.migrate()
     if index.organizations.find(str(DEFAULT_ORGANIZATION.id)) is None:
         with suppress(Conflict):  # another process starting at the same time made it
             index.organizations.create(DEFAULT_ORGANIZATION)

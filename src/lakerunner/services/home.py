@@ -16,15 +16,17 @@ import secrets
 import stat
 from pathlib import Path
 
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import NotFound, UserError
 from lakerunner.services.logs import Log
+from lakerunner.settings import Settings
 
 ADDRESS = "address"
 TOKEN = "token"  # noqa: S105 - the name of its file
 POSTGRES = "postgres"
+_LOCK = "lock"
 _CLOSED, _PASSABLE = 0o700, 0o711
 _OURS = frozenset(
-    {ADDRESS, TOKEN, "lock", "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"}
+    {ADDRESS, TOKEN, _LOCK, "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"}
 )  # by which a home is known
 
 log = Log("home")
@@ -69,7 +71,7 @@ class Home:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._address = directory / ADDRESS
-        self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -95,6 +97,39 @@ class Home:
         self._address.unlink(missing_ok=True)
         self._token.unlink(missing_ok=True)
         os.close(self._lock)
+
+
+class NoLake(NotFound):
+    """A command looks at a lake that is not there."""
+
+    exit_code = 2
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(
+            f"there is no lake in {home.absolute()}: start one with `lakerunner up`, or name the home of yours with "
+            "--home or LAKERUNNER_HOME, or its PostgreSQL server with DATABASE_URL"
+        )
+
+
+def require_lake(settings: Settings) -> None:
+    """NoLake if neither a server is named nor an embedded one was ever started in the home."""
+    if not settings.database_url and not (settings.home / POSTGRES / "data").is_dir():
+        raise NoLake(settings.home)
+
+
+def holder_of(directory: Path) -> str:
+    """Return the id of the process that serves from this home; "" if no process does."""
+    try:
+        lock = os.open(directory / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(lock, 20, 0).decode().strip() or "of an unknown id"
+    finally:
+        os.close(lock)
+    return ""
 
 
 def token_in(directory: Path) -> str | None:

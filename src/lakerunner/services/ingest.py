@@ -20,6 +20,7 @@ from lakerunner.model.errors import Conflict, Crashed, Unavailable
 from lakerunner.model.failpoint import reach
 from lakerunner.model.signal import SignalSpec
 from lakerunner.model.source import SourceObject, SourceState
+from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
 from lakerunner.pipeline.job import probe
@@ -81,7 +82,7 @@ class Ingest:
     def _ingest(self, box: IngestBox) -> bool:
         """One job, and its commit. False if a worker died at it, or another worker was first at some of it."""
         started = time.monotonic()
-        log.info("box taken", signal=box.signal, collector=box.collector, objects=len(box.sources))
+        log.debug("box taken", signal=box.signal, collector=box.collector, objects=len(box.sources))
         result = self._run(box)
         if result is None:
             return False
@@ -113,7 +114,7 @@ class Ingest:
             self._parts.index.commit(commit_of(result))
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
-            log.info("another worker was first, doing the box again without what is done", objects=len(box.sources))
+            log.debug("another worker was first, doing the box again without what is done", objects=len(box.sources))
             return False
         return True
 
@@ -148,7 +149,10 @@ def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
     meters.ENDED.labels(box.signal, "done").inc(len(result.done))
     meters.ENDED.labels(box.signal, "failed").inc(len(result.failed))
     meters.BOX_SECONDS.labels(box.signal).observe(seconds)
-    log.info(
+    now_ns = time.time_ns()
+    for source in result.done:
+        meters.INGEST_LAG.labels(box.signal).observe(max(0, now_ns - source.modified_ns) / SECOND_NS)
+    log.debug(
         "box ingested",
         signal=box.signal,
         collector=box.collector,

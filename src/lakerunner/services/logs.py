@@ -15,6 +15,7 @@ import orjson
 from lakerunner.services.drawn import drawn
 
 _FIELDS = "lakerunner_fields"
+_MILESTONE = "lakerunner_milestone"
 
 
 class Log:
@@ -29,6 +30,10 @@ class Log:
     def info(self, sentence: str, **fields: object) -> None:
         self._logger.info(sentence, extra={_FIELDS: fields})
 
+    def milestone(self, sentence: str, **fields: object) -> None:
+        """Write an info line for machines; a person at the terminal sees services/screen.py instead."""
+        self._logger.info(sentence, extra={_FIELDS: fields, _MILESTONE: True})
+
     def warning(self, sentence: str, **fields: object) -> None:
         self._logger.warning(sentence, extra={_FIELDS: fields})
 
@@ -39,7 +44,11 @@ class Log:
 def configure_logs(level: str, stream: TextIO = sys.stderr) -> None:
     """Send our lines to the stream; libraries speak from warning up only."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Readable() if stream.isatty() else _Json())
+    if stream.isatty():
+        handler.setFormatter(_Readable())
+        handler.addFilter(lambda record: not hasattr(record, _MILESTONE))
+    else:
+        handler.setFormatter(_Json())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -17,6 +17,12 @@ RAW_BYTES = Counter("lakerunner_raw_bytes", "Bytes of raw objects ingested, as s
 BOXES = Counter("lakerunner_boxes_closed", "Boxes put on the bus", ["signal", "work"])
 RELAYED = Counter("lakerunner_outbox_relayed", "Messages published from the outbox")
 UNREADABLE = Counter("lakerunner_messages_unreadable", "Messages dropped because they cannot be understood", ["topic"])
+INGEST_LAG = Histogram(
+    "lakerunner_ingest_lag_seconds",
+    "From the last change of a raw object to the commit of its rows",
+    ["signal"],
+    buckets=(1, 2, 5, 10, 30, 60, 300, 1800, 3600, 86_400),
+)
 BOX_SECONDS = Histogram(
     "lakerunner_box_seconds",
     "From taking a box to its commit",
@@ -40,7 +46,7 @@ WORK_SECONDS = Histogram(
 WORK_CONFLICTS = Counter("lakerunner_work_conflicts", "Merges and rollups that others were first at", ["work"])
 WORK_FAILURES = Counter("lakerunner_work_failures", "Merges and rollups that failed, each time", ["work"])
 SEGMENTS_ASIDE = Counter("lakerunner_segments_set_aside", "Segments that could not be read and are set aside", ["work"])
-REMINDED = Counter("lakerunner_segments_reminded", "Segments overdue for a merge or rollup, told of again", ["work"])
+REMINDED = Counter("lakerunner_segments_reminded", "Segments overdue for a merge or rollup, queued again", ["work"])
 LIVE_SEGMENTS = Gauge("lakerunner_live_segments", "Live segments in the index", ["signal", "tier", "level"])
 SEGMENTS_PER_HOUR = Gauge(
     "lakerunner_live_segments_per_hour",

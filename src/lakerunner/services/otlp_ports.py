@@ -1,8 +1,8 @@
-"""The usual OTLP ports, 4317 (gRPC) and 4318 (HTTP), where they are free; the HTTP API serves OTLP in any case."""
+"""The OTLP ports, usually 4317 (gRPC) and 4318 (HTTP); the HTTP API serves OTLP over HTTP in any case."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -11,46 +11,48 @@ from lakerunner.api.otlp import OtlpApi
 from lakerunner.api.otlp_grpc import OtlpGrpcServer
 from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host
 from lakerunner.model.errors import UserError
-from lakerunner.services.ground import Say
 from lakerunner.services.parts import http_bounds, own_names, web_origins
 from lakerunner.services.runtime import Runtime
-from lakerunner.settings import Settings
+from lakerunner.settings import Settings, variable_of
 
-GRPC_PORT = 4317
-HTTP_PORT = 4318
+_GRPC, _HTTP = "OTLP gRPC", "OTLP HTTP"
 
 
-def open_otlp_ports(settings: Settings, runtime: Runtime, otlp: OtlpApi, say: Say) -> None:
-    """UserError where the host is no address; a port that is taken is left to whoever has it."""
+def open_otlp_ports(settings: Settings, runtime: Runtime, otlp: OtlpApi) -> Iterator[tuple[str, str]]:
+    """Yield what each port is and where it listens, or why it does not. A port that another program has is left to it:
+    services/preflight.py refuses one that was chosen. UserError where the host is not an address."""
     host = settings.otlp_listen
     if not host:
         return
     address = numeric_host(host)[1]
     keyless = otlp.authenticator.keyless if is_loopback(address) else None
     guarded = replace(otlp, authenticator=replace(otlp.authenticator, keyless=keyless, names=own_names(host)))
-    _open_grpc(address, runtime, guarded, say)
+    grpc = OtlpGrpcServer(guarded.receiver, guarded.authenticator, guarded.max_bytes)
+    yield _GRPC, _open_grpc(address, settings.otlp_grpc_port, runtime, grpc)
     app = build_app(guarded.routes(), origins=web_origins(settings))
-    _open_http(address, runtime, partial(HttpServer, app, bounds=http_bounds(settings)), say)
+    serve = partial(HttpServer, app, bounds=http_bounds(settings))
+    yield _HTTP, _open_http(address, settings.otlp_http_port, runtime, serve)
 
 
-def _open_grpc(host: str, runtime: Runtime, otlp: OtlpApi, say: Say) -> None:
-    server = OtlpGrpcServer(otlp.receiver, otlp.authenticator, otlp.max_bytes)
+def _open_grpc(host: str, port: int, runtime: Runtime, server: OtlpGrpcServer) -> str:
     try:
-        server.start(host, GRPC_PORT)
-    except RuntimeError:
-        say(f"port {GRPC_PORT} is taken: no OTLP/gRPC there")
-        return
-    runtime.defer("otlp grpc", server.stop)
-    say(f"OTLP/gRPC on {host}:{GRPC_PORT}")
-
-
-def _open_http(host: str, runtime: Runtime, serve: Callable[..., HttpServer], say: Say) -> None:
-    try:
-        listener = bind(host, HTTP_PORT)
+        taken = server.start(host, port)
     except UserError:
-        say(f"port {HTTP_PORT} is taken: no OTLP/HTTP there")
-        return
+        return _left(port, "otlp_grpc_port")
+    runtime.defer("otlp grpc", server.stop)
+    return f"[{host}]:{taken}" if ":" in host else f"{host}:{taken}"
+
+
+def _open_http(host: str, port: int, runtime: Runtime, serve: Callable[..., HttpServer]) -> str:
+    try:
+        listener = bind(host, port)
+    except UserError:
+        return _left(port, "otlp_http_port")
     server = serve(listener=listener, on_death=lambda reason: runtime.fail("otlp http", reason))
     server.start()
     runtime.defer("otlp http", server.stop)
-    say(f"OTLP/HTTP on {host}:{HTTP_PORT}")
+    return server.url
+
+
+def _left(port: int, setting: str) -> str:
+    return f"off: port {port} is in use. Set {variable_of(setting)} to another"

@@ -7,7 +7,7 @@ import re
 import resource
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -47,7 +47,7 @@ from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.slots import Slots
 from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
-from lakerunner.services.ground import Say, open_index, store_address, without_secrets
+from lakerunner.services.ground import Say, open_index, store_address
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.spark import ProcessSpark, open_query_spark, task_address
 from lakerunner.services.work import WorkParts
@@ -56,7 +56,6 @@ from lakerunner.settings import Settings
 _SLOTS_FOR_BOTH = 4  # with a quarter of so many, compaction and rollup have one each
 _ORIGIN = re.compile(r"https?://[^/?#\s@]+")
 _KEYLESS = b""  # no digest of any secret
-_QUERY_SPARK = ("on", "off")
 
 
 @dataclass(frozen=True)
@@ -74,16 +73,15 @@ class Parts:
     spark: ProcessSpark
     task_address: StoreAddress
     token: str = ""  # of its home (services/home.py); empty: it has none
+    doors: dict[str, str] = field(default_factory=dict)  # besides the HTTP API: what it is, and where it listens
 
 
 def open_parts(settings: Settings, runtime: Runtime, say: Say, token: str = "") -> Parts:
     index = open_index(settings, runtime, say)
     address = store_address(settings)
     store = open_store(address)
-    say(f"object store {without_secrets(settings.store_url)}")
     bus = open_bus(settings.bus, pool=index.pool, url=index.url, topic_prefix=settings.bus_topic_prefix)
     runtime.defer("bus", bus.close)
-    say(f"bus on {without_secrets(settings.bus)}")
     return Parts(
         settings,
         runtime,
@@ -119,14 +117,13 @@ def open_worker(settings: Settings, store: ObjectStore, sandboxes: Sandboxes | N
     return QueryWorker(cache, sandboxes, Slots(units_at_once(settings.worker_units)), metrics, limits)
 
 
-def open_workers(parts: Parts, sandboxes: Sandboxes, say: Say) -> Workers:
+def open_workers(parts: Parts, sandboxes: Sandboxes) -> Workers:
     """Those that the setting names, or one in this process."""
     settings, runtime = parts.settings, parts.runtime
     if not settings.workers:
         return OneWorker(open_worker(settings, parts.store, sandboxes))
     remote = RemoteWorkers(Addresses(lookups(settings.workers)), settings.worker_key, settings.query_seconds + 90)
     runtime.defer("query workers", remote.close)
-    say(f"query workers: {settings.workers}")
     return remote
 
 
@@ -149,8 +146,6 @@ def _probe(spark: ProcessSpark) -> None:
 def open_outgrown(parts: Parts, sandboxes: Sandboxes) -> Outgrown | None:
     """What answers engine=spark, unless it is off."""
     settings = parts.settings
-    if settings.query_spark not in _QUERY_SPARK:
-        raise UserError(f"setting query_spark is {settings.query_spark!r}: it must be {' or '.join(_QUERY_SPARK)}")
     if settings.query_spark == "off":
         return None
     return Outgrown(open_query_spark(settings, parts.runtime, parts.address), sandboxes)
@@ -219,8 +214,6 @@ def http_bounds(settings: Settings) -> Bounds:
     """Return the bounds of an HTTP server. Connections take at most half of the files that the process may open: when
     no file is left, a connection cannot even be refused."""
     wanted = settings.http_max_connections
-    if wanted < 1:
-        raise UserError(f"setting http_max_connections is {wanted}: it must be greater than 0")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = max(soft, 2 * wanted + 1024)
     if soft != resource.RLIM_INFINITY and needed > soft:

@@ -77,7 +77,7 @@ _REMIND_EVERY = 60.0
 _SPARE_THREADS = 8
 
 
-def add_pubsub(parts: Parts, say: Say) -> Routes:
+def add_pubsub(parts: Parts, _say: Say) -> Routes:
     """Every door: the lister, queues, the webhook, OTLP; and the relay of what they announce."""
     settings, runtime = parts.settings, parts.runtime
     announcer = Announcer(parts.index, parts.store, settings.routes.route_of)
@@ -101,7 +101,6 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
     runtime.loop("reminder", remind_once)
     for queue in open_queues(settings):
         runtime.loop(queue.name, QueueDoor(queue, announcer.keys, notified, runtime.stopping).step)
-        say(f"notifications from {queue.name}")
     add_relay(parts)
     who = _authenticator(parts)
     index = parts.index.hurried()  # at these doors a client waits
@@ -109,7 +108,7 @@ def add_pubsub(parts: Parts, say: Say) -> Routes:
     receiver = _open_receiver(parts, Keeper(parts.store, index.pushes, lambda key: _announced(announced, key)))
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
     loki = LokiPushApi(receiver, who, settings.request_max_bytes)
-    open_otlp_ports(settings, runtime, otlp, say)
+    parts.doors.update(open_otlp_ports(settings, runtime, otlp))
     events = EventsApi(announced, who, notified)
     prometheus = RemoteWriteApi(receiver, who, settings.request_max_bytes)
     return [*events.routes(), *otlp.routes(), *loki.routes(), *prometheus.routes()]
@@ -133,8 +132,9 @@ def _add_boxer(parts: Parts, lane: Lane[M]) -> None:
 def add_ingest(parts: Parts, say: Say) -> Routes:
     settings = parts.settings
     mappings = read_mapping_file(settings.mapping_file)
-    with parts.spark.use() as session:
-        say(f"Spark {session.version} on {settings.spark_master}")
+    say("starting Spark")
+    with parts.spark.use():
+        pass
     limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes, settings.failpoint)
     attempts = settings.box_max_attempts
     ingest_parts = IngestParts(parts.index, parts.spark.use, parts.task_address, limits, attempts, mappings)
@@ -192,12 +192,12 @@ def add_sweeper(parts: Parts, _say: Say) -> Routes:
     return []
 
 
-def add_query_api(parts: Parts, say: Say) -> Routes:
+def add_query_api(parts: Parts, _say: Say) -> Routes:
     settings = parts.settings
     index = parts.index.hurried()  # a client waits for every answer
     sandboxes = open_sandboxes(settings)
     parts.runtime.defer("sandboxes", sandboxes.close)
-    workers = open_workers(parts, sandboxes, say)
+    workers = open_workers(parts, sandboxes)
     engine = open_engine(settings, index, workers, sandboxes, open_outgrown(parts, sandboxes))
     who = _authenticator(parts)
     limits = open_query_limits(settings)

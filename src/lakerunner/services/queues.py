@@ -12,8 +12,9 @@ from lakerunner.services.queue_door import Queue
 from lakerunner.services.sqs import SqsQueue
 from lakerunner.settings import Settings
 
+Open = Callable[[Settings, Mapping[str, str]], Queue]
 # The setting that names a queue: the options it takes, and what opens it with those that are given.
-QUEUES: dict[str, tuple[Collection[str], Callable[[Settings, Mapping[str, str]], Queue]]] = {
+QUEUES: dict[str, tuple[Collection[str], Open]] = {
     "sqs_queue_url": (sqs.OPTIONS, lambda settings, options: SqsQueue(settings.sqs_queue_url, options)),
     "pubsub_subscription": (
         (),
@@ -24,11 +25,21 @@ QUEUES: dict[str, tuple[Collection[str], Callable[[Settings, Mapping[str, str]],
 
 
 def open_queues(settings: Settings) -> list[Queue]:
-    named = [QUEUES[name] for name in QUEUES if getattr(settings, name)]
-    known = {option for takes, _ in named for option in takes}
+    check_queue_options(settings)
+    given = settings.queue_options.items()
+    return [
+        opened(settings, {name: value for name, value in given if name in takes}) for takes, opened in _named(settings)
+    ]
+
+
+def check_queue_options(settings: Settings) -> None:
+    """UserError if an option is of none of the queues."""
+    known = {option for takes, _ in _named(settings) for option in takes}
     unknown = sorted(settings.queue_options.keys() - known)
     if unknown:
         words = ", ".join(sorted(known)) or "none, since no queue that takes some is named"
         raise UserError(f"setting queue_options has {unknown[0]!r}: known are {words}")
-    given = settings.queue_options.items()
-    return [opened(settings, {name: value for name, value in given if name in takes}) for takes, opened in named]
+
+
+def _named(settings: Settings) -> list[tuple[Collection[str], Open]]:
+    return [QUEUES[name] for name in QUEUES if getattr(settings, name)]

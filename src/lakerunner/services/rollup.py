@@ -114,7 +114,7 @@ class Rollup:
         meters.ROLLUP_ROWS.labels(tier).inc(rows)
         meters.ROLLUP_BYTES.labels(tier).inc(sum(one.bytes for one in outcome.segments))
         meters.WORK_SECONDS.labels(self.name).observe(seconds)
-        log.info(
+        log.debug(
             "segments rolled up",
             collector=done.collector,
             tier=tier,

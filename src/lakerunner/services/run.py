@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
-from lakerunner.services.ground import Say, store_address
+from lakerunner.services.ground import store_address
 from lakerunner.services.home import Home, make_private
 from lakerunner.services.parts import Parts, open_parts
+from lakerunner.services.preflight import WORKER
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.runtime import Runtime
+from lakerunner.services.screen import Screen, ready_text
+from lakerunner.services.summary import SECONDS, Reporter
+from lakerunner.services.tending import Every
 from lakerunner.settings import Settings
 
 # Doors open last, when all behind them is ready, and close first.
@@ -23,59 +28,81 @@ _SWITCH_SECONDS = 0.0005
 UP = ("ingest", "compact", "rollup", "boxer", "sweeper", "query-api", "pubsub")
 
 
-def run_parts(
-    settings: Settings, names: Sequence[str], say: Say, then: Callable[[Parts, str], bool] | None = None
-) -> int:
+def run_parts(settings: Settings, names: Sequence[str], then: Callable[[Parts, str], bool] | None = None) -> int:
     """Run these parts as one process until a signal; the exit code. `then` is called once all is up, with the
     base URL; when it returns the process stops, with exit code 1 if it returned False."""
-    with _running("up" if len(names) > 1 else names[0]) as (runtime, code):
+    with _running("up" if len(names) > 1 else names[0]) as process:
+        runtime = process.runtime
         make_private(settings.home, embedded=not settings.database_url)
         arm(settings.failpoint)
         home = _home(settings, runtime) if "query-api" in names else None
-        parts = open_parts(settings, runtime, say, home.token if home else "")
-        routes: Routes = [route for name in names for route in PARTS[name](parts, say)]
+        parts = open_parts(settings, runtime, process.step, home.token if home else "")
+        routes: Routes = []
+        for name in names:
+            process.step(f"starting {name}")
+            routes += PARTS[name](parts, process.step)
+        runtime.loop("summary", Every(SECONDS, Reporter(names).report, time.monotonic, runtime.stopping.wait).step)
         url = serve(settings, runtime, routes).url
         if home:
             home.announce(url)
-        _ready(runtime, url, say)
+        process.ready(settings, names, url, parts.doors)
         if then is None:
             runtime.wait()
         elif not then(parts, url):
-            code.append(1)
-        say("stopping")
-    return max(code)
+            process.code = 1
+    return process.code
 
 
-def run_worker(settings: Settings, say: Say) -> int:
+def run_worker(settings: Settings) -> int:
     """A query worker: it needs the object store and nothing else."""
-    with _running("query-worker") as (runtime, code):
+    with _running(WORKER) as process:
         make_private(settings.home, embedded=False)
         store = open_store(store_address(settings))
-        url = serve(settings, runtime, worker_routes(settings, store)).url
-        _ready(runtime, url, say)
-        runtime.wait()
-    return max(code)
+        url = serve(settings, process.runtime, worker_routes(settings, store)).url
+        process.ready(settings, [WORKER], url, {})
+        process.runtime.wait()
+    return process.code
+
+
+class _Stopped(Exception):
+    """A signal came while the process was starting."""
+
+
+class _Process:
+    """A runtime, and what a person sees of it."""
+
+    def __init__(self, name: str) -> None:
+        self.runtime = Runtime(name)
+        self.screen = Screen(sys.stdout)
+        self.code = 0
+
+    def step(self, sentence: str) -> None:
+        """The next step of the start, which a signal ends here."""
+        if self.runtime.stopping.is_set():
+            raise _Stopped
+        self.screen.progress(sentence)
+
+    def ready(self, settings: Settings, names: Sequence[str], url: str, doors: Mapping[str, str]) -> None:
+        """What is loaded by now stays. A full collection of garbage, in which no thread goes on, would look at it every
+        time: at 180,000 objects, for 90 ms."""
+        gc.collect()
+        gc.freeze()
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        self.runtime.log.milestone("ready", url=url)
+        self.screen.show(ready_text(settings, names, url, doors))
 
 
 @contextmanager
-def _running(name: str) -> Iterator[tuple[Runtime, list[int]]]:
-    runtime = Runtime(name)
-    runtime.catch_signals()
-    code = [0]
+def _running(name: str) -> Iterator[_Process]:
+    process = _Process(name)
+    process.runtime.catch_signals()
     try:
-        yield runtime, code
+        with suppress(_Stopped):
+            yield process
     finally:
-        code.append(runtime.shut_down())
-
-
-def _ready(runtime: Runtime, url: str, say: Say) -> None:
-    """What is loaded by now stays. A full collection of garbage, in which no thread goes on, would look at it every
-    time: at 180,000 objects, for 90 ms."""
-    gc.collect()
-    gc.freeze()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    runtime.log.info("ready", url=url)
-    say(f"ready at {url}")
+        process.screen.clear()
+        process.code = max(process.code, process.runtime.shut_down())
+    process.screen.show("stopped")
 
 
 def _home(settings: Settings, runtime: Runtime) -> Home:

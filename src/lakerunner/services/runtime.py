@@ -75,7 +75,7 @@ class Runtime:
                 self.log.warning("a loop did not end in time", loop=thread.name)
         for name, close in reversed(self._closers):
             self._quietly(name, close)
-        self.log.info("stopped")
+        self.log.milestone("stopped")
         return 1 if self._failed else 0
 
     def fail(self, part: str, reason: str) -> None:

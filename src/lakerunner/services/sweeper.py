@@ -150,5 +150,4 @@ class Sweeper:
             if not report.stopped:
                 vacuum(self._index, report.rows)
         meters.SWEEPS.inc()
-        say = log.info if report.objects or report.lines() else log.debug
-        say("swept", objects=report.objects, bytes=report.bytes, stopped=report.stopped, **report.counts())
+        log.debug("swept", objects=report.objects, bytes=report.bytes, stopped=report.stopped, **report.counts())

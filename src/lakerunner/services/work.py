@@ -206,7 +206,7 @@ class Worker(Generic[B, W]):
         return True
 
     def _conflicted(self, task: _Task[B], work: W, reason: str) -> bool:
-        log.info("others were first, looking again", work=self._kind.name, reason=reason)
+        log.debug("others were first, looking again", work=self._kind.name, reason=reason)
         meters.WORK_CONFLICTS.labels(self._kind.name).inc()
         task.conflicts += 1
         if task.conflicts < _CONFLICTS:

@@ -15,8 +15,8 @@ from lakerunner.model.failpoint import arm
 from lakerunner.model.organization import Organization
 from lakerunner.model.retention import NAMES, Kept, duration_text, kept_named, parse_retention
 from lakerunner.model.time import SECOND_NS
-from lakerunner.objects.open import open_store
-from lakerunner.services.admin import administered
+from lakerunner.objects.open import open_store, shared_store
+from lakerunner.services.admin import administered, inspected
 from lakerunner.services.drawn import drawn
 from lakerunner.services.ground import store_address
 from lakerunner.services.show import show_rows
@@ -59,17 +59,12 @@ class Progress:
 def run_sweep(settings: Settings, say: Say, *, dry_run: bool, verbose: bool, force: bool) -> int:
     """The exit code."""
     arm(settings.failpoint)
-    address = store_address(settings)
-    store = open_store(address)
     progress = Progress(say, sys.stdout if verbose else None)
+    if dry_run:
+        return _look(settings, say, progress, force=force)
+    address = store_address(settings)
     with administered(settings) as index:
-        chores = chores_of(settings, index, store, address, force=force)
-        names = {one.id: one.name for one in index.organizations.all()}
-        if dry_run:
-            report = findings(chores, index.sweep.now_ns(), progress)
-            show_report(report, names, sys.stdout)
-            say("dry run: nothing was changed")
-            return _ended(report, say)
+        chores = chores_of(settings, index, open_store(address), address, force=force)
         with index.sweep.alone(this_process()) as lock:
             if lock is None:
                 say(f"another sweeper is at work: {index.sweep.sweeping() or 'it has just ended, try again'}")
@@ -77,9 +72,25 @@ def run_sweep(settings: Settings, say: Say, *, dry_run: bool, verbose: bool, for
             report = sweep(chores, index.sweep.now_ns(), progress, lock.held)
             if not report.stopped:
                 vacuum(index, report.rows)
-        show_report(report, names, sys.stdout)
+        show_report(report, _names(index), sys.stdout)
         say(f"{report.objects} objects of {report.bytes} bytes deleted, {sum(report.rows.values())} rows forgotten")
         return _ended(report, say)
+
+
+def _look(settings: Settings, say: Say, progress: Progress, *, force: bool) -> int:
+    """A dry run makes nothing, not even the directory of a store."""
+    address = store_address(settings)
+    with inspected(settings) as index:
+        names = _names(index)
+        chores = chores_of(settings, index, shared_store(address), address, force=force)
+        report = findings(chores, index.sweep.now_ns(), progress)
+        show_report(report, names, sys.stdout)
+    say("dry run: nothing was changed")
+    return _ended(report, say)
+
+
+def _names(index: Index) -> dict[UUID, str]:
+    return {one.id: one.name for one in index.organizations.all()}
 
 
 def _ended(report: Report, say: Say) -> int:

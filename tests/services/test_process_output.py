@@ -1,0 +1,104 @@
+"""What a process writes: on a terminal what a person needs, once, and `stopped`; elsewhere its log is JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from lakerunner.services.screen import Screen, ready_text
+from lakerunner.settings import Settings
+from servers.lake import LAKERUNNER, STOP_SECONDS, clean_environment
+
+WORKER = ["query-worker", "--listen", "127.0.0.1:0", "--home"]
+PARTS = ("ingest", "query-api", "pubsub")
+
+
+def test_up_shows_once_where_to_push_how_to_ask_and_where_the_guide_is() -> None:
+    settings = replace(Settings(), home=Path("my lake"), store="file:///data/store")
+    doors = {"OTLP gRPC": "127.0.0.1:4317", "OTLP HTTP": "off: port 4318 is in use. Set LAKERUNNER_OTLP_HTTP_PORT"}
+    assert ready_text(settings, PARTS, "http://127.0.0.1:7080", doors) == (
+        """\
+lakerunner is ready at http://127.0.0.1:7080
+  OTLP gRPC     127.0.0.1:4317
+  OTLP HTTP     off: port 4318 is in use. Set LAKERUNNER_OTLP_HTTP_PORT
+  remote write  http://127.0.0.1:7080/api/v1/write
+  Loki          http://127.0.0.1:7080/loki/api/v1/push
+  files         /data/store/otel-raw/default/NAME/
+  ask           lakerunner sql --home 'my lake' "select service_name, count(*) from logs group by 1"
+  guide         docs/guides/operate.md"""
+    )
+    hidden = replace(settings, store="s3://key:secret@bucket/lake")
+    assert "  files         s3://bucket/lake/otel-raw/default/NAME/" in ready_text(hidden, PARTS, "http://h", {})
+    assert (
+        ready_text(settings, ["boxer"], "http://h:1", {}).splitlines()[0] == "lakerunner boxer is ready at http://h:1"
+    )
+
+
+def test_ctrl_c_on_a_terminal_shows_stopped_and_nothing_more(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        process = subprocess.Popen(
+            [*LAKERUNNER, *WORKER, str(tmp_path / "home")],
+            env=clean_environment(),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        shown = b""
+        while b"guide" not in shown:
+            shown += screen.read(4096)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
+        assert process.wait(STOP_SECONDS) == 0
+        try:
+            while more := screen.read(4096):
+                shown += more
+        except OSError:  # nobody has the terminal any more
+            pass
+    first, *rest = shown.decode().replace("\r\n", "\n").splitlines()
+    assert first.startswith("lakerunner query-worker is ready at http://127.0.0.1:")
+    assert rest == ["  guide         docs/guides/operate.md", "stopped"]
+
+
+def test_a_log_that_is_piped_is_json_alone(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*LAKERUNNER, *WORKER, str(tmp_path / "home")],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=STOP_SECONDS)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    assert first.startswith("lakerunner query-worker is ready at http://127.0.0.1:")
+    assert output.splitlines()[-1] == "stopped"
+    assert [line["message"] for line in lines if line["level"] == "info"] == ["ready", "stopped"]
+    assert lines[0]["url"] in first
+
+
+def test_progress_is_one_line_of_a_terminal_and_nothing_elsewhere(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as terminal, os.fdopen(theirs, "w") as output:
+        screen = Screen(output)
+        screen.progress("starting PostgreSQL")
+        screen.progress("starting Spark")
+        screen.show("ready")
+        assert (
+            b"".join(terminal.read(1) for _ in range(56))
+            == b"starting PostgreSQL ...\r\x1b[Kstarting Spark ...\r\x1b[Kready\r\n"
+        )
+    with (tmp_path / "file").open("w") as output:
+        screen = Screen(output)
+        screen.progress("starting Spark")
+        screen.show("ready")
+    assert (tmp_path / "file").read_text() == "ready\n"
