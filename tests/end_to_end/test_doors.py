@@ -58,7 +58,7 @@ def notified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notified]:
 
 
 def test_what_the_queue_tells_of_can_be_asked_for(notified: Notified) -> None:
-    wait_until(lambda: "notifications from sqs doors" in notified.lake.process.text(), "the door", 10)
+    wait_until(lambda: "notifications sqs doors" in notified.lake.process.text(), "the door", 10)
     keys = [f"exports/gate/{name}.binpb" for name in ("a b", "ü+1")] + [
         "otel-raw/default/edge/x.binpb",
         "logs-raw/y.binpb",

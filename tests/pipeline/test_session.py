@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -72,10 +73,17 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("spark work")
 
 
+TAKEN_OVER: list[int] = []  # signals that opening the session set a handler of
+
+
 @pytest.fixture(scope="module")
 def session(work: Path) -> Iterator[SparkSession]:
     os.environ |= SECRETS  # of this process; the session must not hand them on
-    with spark_session(work, spark_app_label="mine", spark_driver_extraJavaOptions="-Dlabel=mine") as opened:
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(signal, "signal", lambda number, _handler: TAKEN_OVER.append(number))
+            conf = {"spark_app_label": "mine", "spark_driver_extraJavaOptions": "-Dlabel=mine"}
+            opened = stack.enter_context(spark_session(work, **conf))
         yield opened
     for name in SECRETS:
         del os.environ[name]
@@ -140,6 +148,8 @@ def test_it_writes_below_its_work_directory_only(session: SparkSession, work: Pa
 
 
 def test_ctrl_c_stays_with_the_process(session: SparkSession) -> None:
+    """Also while it is opened: a handler of PySpark's would print traces of the calls that it cuts off."""
+    assert TAKEN_OVER == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

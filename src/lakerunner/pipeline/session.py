@@ -16,11 +16,11 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,9 +108,11 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     conf = SparkConf(loadDefaults=False)
     conf.setAll(_configuration(settings, app_name, scratch))
     os.environ.update(_environment(settings, scratch, dict(conf.getAll())))
-    handler = signal.getsignal(signal.SIGINT)
     try:
-        context = SparkContext(conf=conf, gateway=_launch(settings, conf, scratch, lock))
+        # In the main thread a SparkContext takes over Ctrl-C, and at one prints traces of calls that it cuts off. What
+        # Ctrl-C means is for the process to say.
+        with ThreadPoolExecutor(1, "spark-open") as aside:
+            context = aside.submit(SparkContext, conf=conf, gateway=_launch(settings, conf, scratch, lock)).result()
         # It would print a trace on our terminal when the JVM is gone, which we say in our own words.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         return SparkSession(context)
@@ -120,9 +122,6 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         raise Unavailable(f"Spark master {settings.master!r} does not take us: {reason}") from None
     finally:
         os.close(lock)
-        # A SparkContext takes over Ctrl-C; what it means is for the process to say.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
 
 
 def is_alive(session: SparkSession) -> bool:

@@ -99,7 +99,8 @@ def add_pubsub(parts: Parts, _say: Say) -> Routes:
 
     runtime.loop("lister", list_once)
     runtime.loop("reminder", remind_once)
-    for queue in open_queues(settings):
+    queues = open_queues(settings)
+    for queue in queues:
         runtime.loop(queue.name, QueueDoor(queue, announcer.keys, notified, runtime.stopping).step)
     add_relay(parts)
     who = _authenticator(parts)
@@ -109,6 +110,8 @@ def add_pubsub(parts: Parts, _say: Say) -> Routes:
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
     loki = LokiPushApi(receiver, who, settings.request_max_bytes)
     parts.doors.update(open_otlp_ports(settings, runtime, otlp))
+    if queues:
+        parts.doors["notifications"] = ", ".join(queue.name for queue in queues)
     events = EventsApi(announced, who, notified)
     prometheus = RemoteWriteApi(receiver, who, settings.request_max_bytes)
     return [*events.routes(), *otlp.routes(), *loki.routes(), *prometheus.routes()]

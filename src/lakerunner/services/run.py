@@ -17,7 +17,7 @@ from lakerunner.services.preflight import WORKER
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.screen import Screen, ready_text
-from lakerunner.services.summary import SECONDS, Reporter
+from lakerunner.services.summary import SECONDS, SUMMARIES, Reporter
 from lakerunner.services.tending import Every
 from lakerunner.settings import Settings
 
@@ -37,11 +37,12 @@ def run_parts(settings: Settings, names: Sequence[str], then: Callable[[Parts, s
         arm(settings.failpoint)
         home = _home(settings, runtime) if "query-api" in names else None
         parts = open_parts(settings, runtime, process.step, home.token if home else "")
+        if set(names) & set(SUMMARIES):  # before the others, since its first step takes a second, and readiness waits
+            runtime.loop("summary", Every(SECONDS, Reporter(names).report, time.monotonic, runtime.stopping.wait).step)
         routes: Routes = []
         for name in names:
             process.step(f"starting {name}")
             routes += PARTS[name](parts, process.step)
-        runtime.loop("summary", Every(SECONDS, Reporter(names).report, time.monotonic, runtime.stopping.wait).step)
         url = serve(settings, runtime, routes).url
         if home:
             home.announce(url)
