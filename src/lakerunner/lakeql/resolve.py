@@ -18,8 +18,8 @@ from lakerunner.lakeql.named_attributes import attribute_hint, attribute_reading
 from lakerunner.lakeql.scope import UNKNOWN, AmbiguousError, Draft, Found, Relation, Scope
 from lakerunner.lakeql.search import SEARCH, search_condition
 from lakerunner.lakeql.source import Source
-from lakerunner.lakeql.tables import TABLES
-from lakerunner.lakeql.values import value_column
+from lakerunner.lakeql.tables import TABLES, Kind, TableColumn
+from lakerunner.lakeql.values import item_field, item_of, same_case, value_column
 
 _CLAUSES = ("where", "group", "having", "qualify", "distinct")
 _HALF_JOINS = ("SEMI", "ANTI")
@@ -140,7 +140,8 @@ class _Resolver:
                 relation = self._table(node, ctes)
             case exp.Unnest():
                 self._expressions(node.expressions, scope, ctes)
-                relation = Outputs([], is_open=True).relation(alias, "unnest")
+                items = [Found(item_of(value_column(one, self.resolution.found))) for one in node.expressions]
+                relation = Outputs([("unnest", item) for item in items[:1]], is_open=True).relation(alias, "unnest")
             case exp.Lateral():
                 relation = self.query(node.this, scope, ctes).relation(alias)
             case _:
@@ -296,6 +297,8 @@ class _Resolver:
             self.resolution.note(node, value)
         elif value.draft and value.column:  # a field inside the column's value, which is no longer the column's
             value.draft.columns.add(value.column.name)
+        elif at == len(names) - 2 and (field := item_field(value.column, names[-1])):
+            self.resolution.note(node, Found(field))
 
     def _instead(self, node: exp.Expr, meant: exp.Expr, scope: Scope) -> None:
         """What a name or call of LakeQL's own stands for takes its place."""
@@ -334,13 +337,18 @@ def _is_hidden(found: Found) -> bool:
     return bool(found.draft and found.column in found.draft.table.hidden)
 
 
+def _alike(one: TableColumn, other: TableColumn) -> bool:
+    return one == other or one.kind is other.kind is Kind.TIME or same_case(one, other)
+
+
 def _united(left: Outputs, right: Outputs, *, by_name: bool) -> Outputs:
-    """A set operation has the names of its left side; a column is still a table's if it is so on both sides."""
+    """A set operation has the names of its left side; a column is still a table's, a time or an id if it is so on both
+    sides."""
     if by_name:
         return Outputs([(name, UNKNOWN) for name, _ in [*left.columns, *right.columns]], is_open=True)
     others = [found.column for _, found in right.columns] + [None] * len(left.columns)
     same = [
-        (name, found if found.column == other else UNKNOWN)
+        (name, found if found.column and other and _alike(found.column, other) else UNKNOWN)
         for (name, found), other in zip(left.columns, others, strict=False)
     ]
     return Outputs(same, left.is_open or right.is_open)
