@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import count
 
 from sqlglot import exp
@@ -18,6 +17,7 @@ from lakerunner.lakeql.named_attributes import attribute_hint, attribute_reading
 from lakerunner.lakeql.scope import UNKNOWN, AmbiguousError, Draft, Found, Relation, Scope
 from lakerunner.lakeql.search import SEARCH, search_condition
 from lakerunner.lakeql.source import Source
+from lakerunner.lakeql.suggest import no_column
 from lakerunner.lakeql.tables import TABLES, Kind, TableColumn
 from lakerunner.lakeql.values import item_field, item_of, same_case, value_column
 
@@ -122,9 +122,10 @@ class _Resolver:
         """A bare name in ORDER BY is first one of the SELECT list; inside an expression it is a column first."""
         order = node.args.get("order")
         for ordered in order.expressions if order else ():
-            bare = isinstance(ordered.this, exp.Column) and not ordered.this.table
-            if bare and ordered.this.name.lower() in scope.given:
-                self.resolution.note(ordered.this, scope.given[ordered.this.name.lower()])
+            key = ordered.this
+            bare = isinstance(key, exp.Column) and not key.table
+            if bare and (alias := scope.alias(key.name.lower(), quoted=_is_quoted(key))):
+                self.resolution.note(key, alias)
             else:
                 self._expression(ordered, scope, ctes)
 
@@ -208,6 +209,8 @@ class _Resolver:
             found = Found(value_column(projection, self.resolution.found))
             if projection.alias:
                 scope.given[projection.alias.lower()] = found
+                if isinstance(projection, exp.Alias) and projection.args["alias"].args.get("quoted"):
+                    scope.quoted.add(projection.alias.lower())
             name = projection.alias or (projection.name if isinstance(projection, exp.Column) else "")
             if name:
                 columns.append((name, found))
@@ -279,7 +282,7 @@ class _Resolver:
         if names[0] in variables:
             return
         try:
-            found = scope.find(names)
+            found = scope.find(names, quoted=_is_quoted(node))
         except AmbiguousError as both:
             message = f"column {node.name} is in {both}: say which"
             raise self._source.error(message, node) from None
@@ -288,6 +291,7 @@ class _Resolver:
             if reading:
                 self._instead(node, reading, scope)
                 return
+        found = found or scope.find(names)
         if found is None:
             raise self._unknown(node, names, scope)
         value, at = found
@@ -309,15 +313,14 @@ class _Resolver:
     def _unknown(self, node: exp.Expr, names: list[str], scope: Scope) -> Exception:
         qualified = len(names) > 1
         attribute = attribute_hint(node, scope) if isinstance(node, exp.Column) else ""
-        meant = attribute and (f": did you mean {attribute}?" if qualified else f": an attribute is {attribute}")
         if qualified and names[0] not in scope.aliases():
-            return self._source.error(f"there is no table or alias {names[0]} here{meant}", node)
+            hint = f": did you mean {attribute}?" if attribute else ""
+            return self._source.error(f"there is no table or alias {names[0]} here{hint}", node)
         if not qualified and names[0] in scope.aliases():
             return self._source.error(f"{names[0]} is a table here, not a column", node)
-        wanted = names[1] if qualified else names[0]
-        near = get_close_matches(wanted, sorted(scope.names(names[0] if qualified else None)), n=1, cutoff=0.5)
-        hint = f": did you mean {near[0]}?" if near else meant
-        return self._source.error(f"there is no column {wanted}{hint}", node)
+        owners = [names[0]] if qualified else [relation.alias for relation in scope.relations if relation.alias]
+        columns = scope.names(names[0] if qualified else None)
+        return self._source.error(no_column(names[int(qualified)], owners, columns, attribute), node)
 
 
 def _shown(star: exp.Star, relations: list[Relation]) -> list[tuple[str, Found]]:
@@ -331,6 +334,10 @@ def _shown(star: exp.Star, relations: list[Relation]) -> list[tuple[str, Found]]
         if name not in hidden and not (found.draft and found.column and found.column.name != name)
         if not _is_hidden(found)
     ]
+
+
+def _is_quoted(node: exp.Column) -> bool:
+    return bool(node.this.args.get("quoted")) and not node.table
 
 
 def _is_hidden(found: Found) -> bool:
