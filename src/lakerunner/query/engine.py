@@ -12,8 +12,9 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.lakeql import compile_spark, compile_sql
+from lakerunner.lakeql.catalog import Listing, read_listing
 from lakerunner.lakeql.explain import Wanted, read_statement
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.plan.scan import Scan
 from lakerunner.plan.sql import SqlPlan
@@ -26,6 +27,7 @@ from lakerunner.query.explain import Explained, explained_lines
 from lakerunner.query.feed import Feed, Feeds
 from lakerunner.query.gather import Gather, Gathering
 from lakerunner.query.known_segments import KnownSegments, Pick, SegmentIndex
+from lakerunner.query.listed import Listed, attribute_rows, newest
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.rounds import InRounds, Round
@@ -92,6 +94,8 @@ class Engine:
 
     def sql(self, organization: UUID, question: Question) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
+        if listing := read_listing(question.text):
+            return self._listed(organization, question, listing)
         if question.engine != "duckdb":
             return self._elsewhere(organization, question)
         began = self._clock()
@@ -109,6 +113,17 @@ class Engine:
             return self._kept(job)
         lines = explained_lines(plan, picks, len(job.stretches(self._first_bytes)))
         return Explained(lines, before, self.run(job) if statement.wanted == Wanted.MEASURED else None)
+
+    def _listed(self, organization: UUID, question: Question, listing: Listing) -> Answer:
+        if question.parameters:
+            raise UserError(f"parameter ${next(iter(question.parameters))} is not in the query")
+        if not listing.table:
+            return Listed(listing)
+        try:
+            pick = self._segments.pick(organization, newest(listing, question.now_ns), question.now_ns)
+        except Unavailable as error:
+            return Listed(listing, account=Account(warnings=frozenset({f"attributes are not listed: {error}"})))
+        return Listed(listing, attribute_rows(listing, pick.segments), Account(degraded=pick.account.degraded))
 
     def _elsewhere(self, organization: UUID, question: Question) -> Answer:
         if question.engine != "spark":
