@@ -129,6 +129,8 @@ def read_footer(path: Path, key: str) -> Footer:
     length = footer_bytes(path, key)
     try:
         return Footer(pq.read_metadata(path), length)
+    except FileNotFoundError:
+        raise  # someone removed it from the cache: it is not the object that is damaged
     except (pa.ArrowException, OSError) as error:
         raise Corrupt(f"{key}: its footer cannot be read: {error}") from error
 
