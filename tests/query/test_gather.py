@@ -199,7 +199,7 @@ def test_when_all_are_lost_the_error_names_them(wide: Lake, hire: Hire) -> None:
 
 
 def test_without_any_worker_the_setting_is_named(wide: Lake) -> None:
-    with pytest.raises(Unavailable, match="no query worker is there: see the setting workers"):
+    with pytest.raises(Unavailable, match=r"no query workers available \(setting `workers`\)"):
         gather(wide, []).reader()
 
 

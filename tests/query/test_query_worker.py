@@ -78,7 +78,7 @@ def test_the_row_limit_is_exact(rows: int, small: Lake) -> None:
     if rows <= 100:
         assert answer_of(engine, sql).num_rows == rows
         return
-    with pytest.raises(TooLarge, match="more than 100 rows, limit query_max_rows: ask for less with LIMIT"):
+    with pytest.raises(TooLarge, match="more than 100 rows, limit query_max_rows: return fewer with LIMIT"):
         answer_of(engine, sql)
     assert answer_of(engine, f"{sql} LIMIT 100").num_rows == 100
 

@@ -63,8 +63,8 @@ def _owner(node: exp.Column, scope: Scope, source: Source) -> Relation | None:
             owned = [relation for relation in around.relations if _has_attributes(relation)]
         if len(owned) > 1:
             named = " and ".join(relation.alias for relation in owned)
-            said = f'{owned[0].alias}."{node.name}"'
-            raise source.error(f'attribute "{node.name}" can be of {named}: say which, as {said}', node)
+            meant = f'{owned[0].alias}."{node.name}"'
+            raise source.error(f'attribute "{node.name}" is ambiguous between {named}: write {meant}', node)
         if owned:
             may_be = _has_attributes(owned[0]) and node.name.lower() not in owned[0].columns
             return owned[0] if may_be else None

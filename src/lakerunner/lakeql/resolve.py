@@ -148,7 +148,7 @@ class _Resolver:
             case _:
                 relation = self.query(node, scope, ctes).relation(alias)
         if any(relation.alias == other.alias != "" for other in scope.relations):
-            raise self._source.error(f"two relations are called {relation.alias}: give one an alias", node)
+            raise self._source.error(f"table name {relation.alias} is used twice: give one of them an alias", node)
         scope.relations.append(relation)
 
     def _table(self, node: exp.Table, ctes: Mapping[str, Outputs]) -> Relation:
@@ -284,7 +284,8 @@ class _Resolver:
         try:
             found = scope.find(names, quoted=_is_quoted(node))
         except AmbiguousError as both:
-            message = f"column {node.name} is in {both}: say which"
+            first = str(both).partition(" ")[0]
+            message = f"column {node.name} is ambiguous between {both}: write {first}.{node.name}"
             raise self._source.error(message, node) from None
         if found is None or (found[0] is UNKNOWN and node.table):
             reading = attribute_reading(node, scope, self._source)

@@ -115,7 +115,7 @@ def too_long(seconds: float) -> TooLong:
 def too_many_rows(limits: Limits) -> TooLarge:
     return TooLarge(
         f"the answer has more than {limits.max_rows} rows, limit {limits.rows_setting}: "
-        "ask for less with LIMIT or WHERE"
+        "return fewer with LIMIT or WHERE"
     )
 
 

@@ -119,7 +119,9 @@ class Files:
                 file = None
             if file and file.object != object_:
                 if file.holders or file.coming:
-                    raise Corrupt(f"{object_.key} is said to have {file.object.bytes} and {object_.bytes} bytes")
+                    raise Corrupt(
+                        f"{object_.key}: two sizes are stated for it, {file.object.bytes} and {object_.bytes} bytes"
+                    )
                 self._remove(file)
                 file = None
             if file is None:

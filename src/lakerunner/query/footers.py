@@ -121,7 +121,7 @@ def footer_bytes(path: Path, key: str) -> int:
         trailer = file.read(TRAILER)
     length = int.from_bytes(trailer[:4], "little") + TRAILER
     if trailer[4:] != _MAGIC or length > size:
-        raise Corrupt(f"{key}: what the index states to be its {size} bytes do not end as a Parquet file does")
+        raise Corrupt(f"{key}: the last of its {size} bytes are not a Parquet footer")
     return length
 
 

@@ -123,7 +123,7 @@ class Gather:
                 self._fail(error)
                 return
             if not self._workers:
-                self._fail(Unavailable("no query worker is there: see the setting workers"))
+                self._fail(Unavailable("no query workers available (setting `workers`)"))
                 return
             shares = assign(self._segments, list(self._workers), self._how.size)
             self._pending = [_Task(share.worker, share.segments) for share in shares]
@@ -209,7 +209,7 @@ class Gather:
             if skipped < batch.num_rows:
                 yield batch.slice(skipped)
         if seen:
-            raise Unavailable(f"query worker {task.worker} gave {seen} rows less than the one before it")
+            raise Unavailable(f"query worker {task.worker} returned {seen} rows fewer than the worker it replaced")
 
     def _whole(self, answer: Answer) -> Iterator[pa.RecordBatch]:
         """The rows when all of them are here: an attempt that fails has handed on none."""

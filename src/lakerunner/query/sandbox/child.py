@@ -168,7 +168,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if batch.nbytes <= _BATCH_BYTES or batch.num_rows <= 1:
         if batch.nbytes > _ROW_BYTES:
             size, most = batch.nbytes >> 20, _ROW_BYTES >> 20
-            raise TooLarge(f"a row has {size} MiB, more than the {most} allowed: ask for less")
+            raise TooLarge(f"a row has {size} MiB, more than the {most} allowed: select fewer or smaller columns")
         yield batch
         return
     middle = batch.num_rows // 2
