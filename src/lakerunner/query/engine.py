@@ -28,6 +28,7 @@ from lakerunner.query.feed import Feed, Feeds
 from lakerunner.query.gather import Gather, Gathering
 from lakerunner.query.known_segments import KnownSegments, Pick, SegmentIndex
 from lakerunner.query.listed import Listed, attribute_rows, newest
+from lakerunner.query.located import Located
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.rounds import InRounds, Round
@@ -50,13 +51,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Job:
-    """A plan and the segments picked for each of its leaves; `before` is what it took to get so far."""
+    """A plan and the segments picked for each of its leaves; `before` is what it took to get so far, `text` what the
+    user wrote."""
 
     organization: UUID
     plan: SqlPlan
     picks: tuple[Pick, ...]
     partial: bool = False
     before: Account = field(default_factory=Account)
+    text: str = ""
 
     def stretches(self, first_bytes: int) -> Sequence[Sequence[Sequence[Segment]]]:
         """The segments of each leaf, of each round."""
@@ -108,7 +111,7 @@ class Engine:
         seconds = {"plan": planned - began, "pick": self._clock() - planned}
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
         before = replace(total(pick.account for pick in picks), seconds=seconds, warnings=warnings)
-        job = Job(organization, plan, picks, question.partial, before)
+        job = Job(organization, plan, picks, question.partial, before, statement.query)
         if statement.wanted == Wanted.ROWS:
             return self._kept(job)
         lines = explained_lines(plan, picks, len(job.stretches(self._first_bytes)))
@@ -134,7 +137,8 @@ class Engine:
         self._syntax.check(organization, question.text)
         picks = self._picks(organization, plan.scans, question.now_ns)
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
-        return self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
+        answer = self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
+        return Located(answer, question.text)
 
     def run(self, job: Job) -> Answer:
         """At once: the work begins when the answer is looked at."""
@@ -142,7 +146,7 @@ class Engine:
         rounds = [self._round(job, segments, is_first=n == 0) for n, segments in enumerate(stretches)]
         wanted = job.plan.rounds
         answer = InRounds(rounds, wanted.offset, wanted.limit) if wanted else InRounds(rounds)
-        return Bounded(answer, self._coordinator.limits, job.before, self._clock)
+        return Bounded(Located(answer, job.text), self._coordinator.limits, job.before, self._clock)
 
     def _kept(self, job: Job) -> Answer:
         """From the result cache, or run, and then kept in it."""

@@ -13,7 +13,16 @@ from pathlib import Path
 
 import orjson
 
-from lakerunner.model.errors import Corrupt, Crashed, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
+from lakerunner.model.errors import (
+    Corrupt,
+    Crashed,
+    LakerunnerError,
+    Position,
+    TooLarge,
+    TooLong,
+    Unavailable,
+    UserError,
+)
 
 _KIND = re.compile(r"\s*([A-Za-z][A-Za-z ]*?) Error: ")
 _TOO_LONG = "exceeded maximum execution time"
@@ -45,6 +54,15 @@ class Limits:
         return int(number * (1024 if "I" in unit else 1000) ** _UNITS[unit[0]])
 
 
+class EngineError(UserError):
+    """What DuckDB says of SQL that it ran. `position` is one in `sql`, on one line, and not in the user's text:
+    query/located.py makes of it what a user is shown."""
+
+    def __init__(self, message: str, position: Position | None = None, sql: str = "") -> None:
+        super().__init__(message, position)
+        self.sql = sql
+
+
 def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerError, bool]:
     """The error that a sandbox sent, and whether the sandbox is fit for more work."""
     error = orjson.loads(payload)
@@ -62,6 +80,8 @@ def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerErro
             return _too_much_memory(message, limits), False
         case "engine":
             failure = translated(message, limits)
+            if type(failure) is UserError:
+                failure = EngineError(failure.message, None if error["at"] is None else Position(1, error["at"] + 1))
             return failure, isinstance(failure, UserError) and not isinstance(failure, TooLarge)
     return Unavailable(f"the query failed: {_first_paragraph(message, limits.hidden)}"), False
 
@@ -101,7 +121,7 @@ def translated(message: str, limits: Limits) -> LakerunnerError:
             return Corrupt(f"a segment cannot be read: {said}")
         case "internal" | "fatal" | "":
             return Unavailable(f"DuckDB failed: {said}")
-    return UserError(said)
+    return UserError(said.partition(" Error: ")[2])
 
 
 def cancelled() -> UserError:
