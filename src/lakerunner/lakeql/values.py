@@ -106,9 +106,9 @@ def _chosen(name: str, arguments: list[exp.Expr], lookup: Lookup) -> TableColumn
     if inner is None or name not in _CHOOSE_FIRST | _CHOOSE_ITEM | _CHOOSE_ITEMS:
         return None
     column = value_column(inner.this if isinstance(inner, exp.Order) else inner, lookup)
-    if name in _CHOOSE_FIRST:
-        return column
-    return item_of(column) if name in _CHOOSE_ITEM else column and (column if column.kind is Kind.ITEMS else None)
+    if name in _CHOOSE_ITEM:
+        return item_of(column)
+    return column if name in _CHOOSE_FIRST or item_of(column) else None
 
 
 def _one_of(nodes: list[exp.Expr], lookup: Lookup) -> TableColumn | None:
