@@ -198,7 +198,12 @@ _service(
     default="table",
     show_default=True,
 )
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, whole or not.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the answer to FILE. If the query fails, no file is left behind.",
+)
 @click.option("--file", "file", type=click.File("r", encoding="utf-8"), help="Read the query from this file.")
 @click.option("--param", multiple=True, metavar="NAME=TEXT", help="Value of $NAME; NAME:=JSON for a typed one.")
 @click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)

@@ -133,6 +133,23 @@ def test_tables_say_every_column_with_its_type_and_meaning(url: str, engine: Eng
     assert tables["spans"]["aliases"]["resource_attributes"] == "resource_attrs"
 
 
+def test_show_and_describe_list_tables_columns_and_attributes(url: str) -> None:
+    shown = ask(url, "json", "SHOW TABLES").json()
+    assert shown["columns"] == [{"name": "name", "type": "string"}, {"name": "description", "type": "string"}]
+    assert shown["rows"] == [{"name": name, "description": meaning} for name, meaning in TABLE_MEANINGS.items()]
+    described = ask(url, "json", "DESCRIBE logs").json()["rows"]
+    columns = [(column.name, column.type, COLUMN_MEANINGS["logs"][column.name]) for column in TABLES["logs"].columns]
+    assert [(row["name"], row["type"], row["description"]) for row in described[: len(columns)]] == columns
+    attributes = {row["name"]: row["description"] for row in described[len(columns) :]}
+    assert attributes["attributes['ok']"] == "attribute of the last 24 hours, sent as bool"
+    assert attributes["resource_attrs['pod']"] == "attribute of the last 24 hours, sent as int64"
+    assert attributes["attributes['it''s']"] == "attribute of the last 24 hours, sent as string"
+    spans = ask(url, "ndjson", "SHOW COLUMNS FROM spans").text.splitlines()
+    assert len(spans) == len(TABLES["spans"].columns)
+    refused = httpx.post(url, json={"query": "DESCRIBE lgos"})
+    assert (refused.status_code, refused.json()["error"]["position"]) == (400, {"line": 1, "column": 10})
+
+
 def test_meanings_are_of_the_columns_there_are() -> None:
     assert TABLE_MEANINGS.keys() == COLUMN_MEANINGS.keys() == TABLES.keys()
     for name, table in TABLES.items():

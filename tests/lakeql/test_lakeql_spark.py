@@ -69,7 +69,7 @@ def test_refused_by_name_and_place(sql: str) -> None:
         ("SELECT reflect('java.lang.System', 'exit')", "function reflect is not available"),
         ("SELECT java_method('java.lang.System', 'exit')", "function java_method is not available"),
         ("SELECT lakerunner_lower(message) FROM logs", "function lakerunner_lower is not available"),
-        ("DROP TABLE logs", "only a SELECT can be asked"),
+        ("DROP TABLE logs", "only SELECT is available"),
     ],
 )
 def test_what_no_engine_has_is_refused_as_by_the_other_one(sql: str, error: str) -> None:
@@ -100,3 +100,12 @@ def test_names_and_quotes_of_the_user_do_not_reach_spark() -> None:
 def test_times_stay_exact() -> None:
     plan = compile_spark("SELECT count(*) FROM logs WHERE timestamp > '2024-01-01T00:00:00.000000001Z'", OWN, NOW)
     assert plan.spark_sql.endswith("WHERE (r1.c0 > 1704067200000000001L)")
+
+
+def test_ids_and_severities_are_compared_as_they_are_stored() -> None:
+    sql = "SELECT 1 FROM logs WHERE trace_id IN (SELECT trace_id FROM spans) AND span_id = 'AB' AND severity = 'error'"
+    plan = compile_spark(sql, OWN, NOW)
+    logs, spans = plan.scans
+    assert (logs.columns, logs.ids, spans.columns) == (("severity", "trace_id"), ("span_id",), ("trace_id",))
+    assert "'ERROR'" in plan.spark_sql
+    assert "'error'" not in plan.spark_sql

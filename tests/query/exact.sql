@@ -101,3 +101,7 @@ SELECT * FROM logs WHERE severity = 'WARN' OR service_name = 'cart' ORDER BY tim
 SELECT attributes, resource_attrs, fingerprint FROM logs AS " WHERE " ORDER BY timestamp, fingerprint LIMIT 7
 SELECT * FROM logs WHERE severity = 'none' ORDER BY timestamp LIMIT 7
 SELECT severity AS timestamp, attributes, fingerprint FROM logs ORDER BY timestamp DESC, fingerprint LIMIT 20
+SELECT count(*) FROM logs WHERE trace_id IN (SELECT trace_id FROM logs WHERE severity = 'ERROR')
+SELECT count(*) FROM logs WHERE trace_id NOT IN (SELECT max(trace_id) FROM logs)
+SELECT trace_id, span_id FROM logs WHERE (trace_id, span_id) IN (SELECT trace_id, span_id FROM logs WHERE severity = 'WARN')
+SELECT trace_id, count(*) FROM logs GROUP BY trace_id HAVING trace_id < '80'

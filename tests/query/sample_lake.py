@@ -9,6 +9,7 @@ import io
 import json
 import math
 import random
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -335,6 +336,12 @@ class Lake:
         connection.register("given", plain_table(self.records))
         connection.execute("CREATE TABLE logs AS SELECT * FROM given")
         return connection
+
+
+def removed(directory: Path) -> None:
+    """Remove it as someone else would, whatever is written there meanwhile."""
+    while directory.exists():
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def answer_of(engine: Engine, sql: str, now_ns: int = NOW, organization: UUID = OWN) -> pa.Table:

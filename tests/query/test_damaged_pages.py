@@ -83,7 +83,7 @@ def damage(lake: Lake, segment: Segment, column: str = "span_id", group: int = 1
     path = file_of(lake, segment)
     first, end = chunk_of(path, column, group)
     flipped(path, (first + end) // 2)
-    return f"{segment.path} is damaged in column {column}, row group {group}: the checksum of the page at its byte"
+    return f"{segment.path} is damaged in column {column}, row group {group}: page checksum mismatch at byte"
 
 
 def asked(lake: Lake, sql: str, **given: bool) -> tuple[list[dict[str, object]], object]:
@@ -106,7 +106,7 @@ def test_a_damaged_page_is_refused_by_name(lake: Lake) -> None:
     with pytest.raises(Corrupt) as raised:
         asked(lake, SPANS)
     assert str(raised.value).startswith(said)
-    assert str(raised.value).endswith("`lakerunner fsck --deep` tells what else is, and what to do")
+    assert str(raised.value).endswith("Run `lakerunner fsck --deep` to find other damage and how to repair it")
     assert str(lake.directory) not in str(raised.value)
 
 

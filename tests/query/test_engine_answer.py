@@ -82,18 +82,17 @@ class _Stumbles:
     [
         (Unavailable, "s3://lake does not answer"),
         (TooLarge, "the unit needs more than 1 GB\n\nand a second paragraph"),
-        (UserError, "Conversion Error: Could not convert string 'x' to INT32"),
+        (UserError, "Could not convert string 'x' to INT32"),
     ],
 )
 @pytest.mark.parametrize("sql", [SORTED, "SELECT a.message FROM logs a JOIN logs b USING (message)"])
 def test_what_a_worker_raises_comes_out_as_it_was_raised(
     sql: str, kind: type[LakerunnerError], said: str, small: Lake
 ) -> None:
-    error = kind(said)
-    engine = small.engine(Stumbling(small, error))
+    engine = small.engine(Stumbling(small, kind(said)))
     with pytest.raises(LakerunnerError) as raised:
         answer_of(engine, sql)
-    assert raised.value is error
+    assert (type(raised.value), str(raised.value)) == (kind, said)
 
 
 def test_a_query_that_waits_for_its_workers_is_stopped_from_another_thread(small: Lake) -> None:

@@ -22,6 +22,7 @@ from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
 from lakerunner.query.assign import UnitSize, ranked
 from lakerunner.query.cache import SegmentCache
+from lakerunner.query.failures import EngineError
 from lakerunner.query.gather import Gather, Gathering
 from lakerunner.query.inflow import Queued, Spool, Spooled
 from lakerunner.query.slots import Slots
@@ -199,7 +200,7 @@ def test_when_all_are_lost_the_error_names_them(wide: Lake, hire: Hire) -> None:
 
 
 def test_without_any_worker_the_setting_is_named(wide: Lake) -> None:
-    with pytest.raises(Unavailable, match="no query worker is there: see the setting workers"):
+    with pytest.raises(Unavailable, match=r"no query workers available \(setting `workers`\)"):
         gather(wide, []).reader()
 
 
@@ -298,7 +299,7 @@ def own_other(crew: Sequence[Trouble], segment: Segment) -> Trouble:
 def test_what_the_user_got_wrong_is_raised_at_once(wide: Lake, hire: Hire) -> None:
     crew = [hire("a"), hire("b")]
     error = raised(gather(wide, crew, PARTIAL, leaf("SELECT message::INTEGER AS message FROM scan_1")))
-    assert type(error) is UserError
+    assert type(error) is EngineError
     assert "Could not convert" in str(error)
     assert max(len(worker.asked) for worker in crew) == 1
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from metric_lake import ALL, T0, MetricLake, gauge, named, plain
+from sample_lake import removed
 
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.reading import SegmentFile
@@ -55,3 +56,13 @@ def test_no_more_is_kept_than_may_be(tmp_path: Path, reads: list[int], keep_byte
     found = [[plain(one) for one in metrics.samples(lake.segments, Selection(named("up"), *ALL))] for _ in range(2)]
     assert found[0] == found[1]
     assert len(reads) == 4 + read_again
+
+
+def test_samples_are_read_again_when_someone_removes_the_cache(tmp_path: Path) -> None:
+    lake = _lake(tmp_path)
+    metrics = MetricSegments(SegmentCache(lake.store, tmp_path / "removed", 1 << 30), keep_bytes=0)
+    found = []
+    for _ in range(3):
+        found.append([plain(one) for one in metrics.samples(lake.segments, Selection(named("up"), *ALL))])
+        removed(tmp_path / "removed")
+    assert found[0] == found[1] == found[2] != []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from sample_lake import HOUR, NOW, OWN, START, Lake, answer_of
+from sample_lake import HOUR, NOW, OWN, START, Elsewhere, Lake, Record, answer_of, removed
 
 from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.time import ALL_TIME, MAX_NS, TimeRange
@@ -67,3 +69,30 @@ def test_errors_of_the_text_come_at_once_and_pick_nothing(engine: Engine, picked
     with pytest.raises(NotAllowed):
         engine.sql(OWN, Question("SELECT 1 FROM logs WHERE organization_id = 'x'", NOW))
     assert picked == []
+
+
+def test_a_cache_that_someone_removes_is_filled_again(tmp_path: Path) -> None:
+    """Of all directories that queries use on this machine; also while an answer is read."""
+    lake = Lake(tmp_path)
+    lake.add([Record(START, trace_id=b"0" * 16), Record(START + 1)])
+    lake.add([Record(START + HOUR, message="refused")])
+    lake.store = Elsewhere(tmp_path / "store")
+    engine = lake.engine()
+    questions = {
+        "SELECT count(*) AS n FROM logs": [{"n": 3}],
+        "SELECT message FROM logs WHERE message LIKE '%refuse%'": [{"message": "refused"}],
+        f"SELECT count(*) AS n FROM logs a JOIN logs b USING (trace_id) WHERE trace_id = '{'30' * 16}'": [{"n": 1}],
+    }
+    for _ in range(2):
+        for sql, rows in questions.items():
+            assert answer_of(engine, sql).to_pylist() == rows
+        removed(tmp_path / "cache")
+        removed(tmp_path / "spill")
+    for sql, rows in questions.items():
+        assert answer_of(engine, sql).to_pylist() == rows
+        for path in (tmp_path / "cache").glob("*.parquet"):
+            path.unlink()
+    answer = engine.sql(OWN, Question("SELECT message FROM logs ORDER BY timestamp DESC", NOW))
+    assert answer.schema.names == ["message"]
+    removed(tmp_path / "cache")
+    assert [row for batch in answer for row in batch["message"].to_pylist()] == ["refused", "hello", "hello"]

@@ -141,6 +141,7 @@ def test_a_bare_span(spans: Engine) -> None:
     assert ask(spans, sql) == [{**empty, "events": [], "name": ""}]
 
 
+LINKED = b"elsewhere".hex()
 ANSWERS = {
     f"SELECT count(*) AS n FROM spans WHERE trace_id = '{TRACE.hex().upper()}'": [{"n": 2}],
     "SELECT attributes['http.status_code'] AS code FROM spans ORDER BY 1 NULLS LAST LIMIT 1": [{"code": "200"}],
@@ -149,6 +150,18 @@ ANSWERS = {
         {"name": "second", "n": "42"},
     ],
     "SELECT unnest(links).trace_id AS id FROM spans": [{"id": "00" * 16}],
+    f"SELECT count(*) AS n FROM spans WHERE links[1].span_id = '{LINKED.upper()}'": [{"n": 1}],
+    f"SELECT name FROM spans, unnest(links) AS u(l) WHERE l.span_id = '{LINKED.upper()}'": [{"name": "query"}],
+    f"SELECT name FROM spans WHERE len(list_filter(links, lambda l: l.span_id = '{LINKED.upper()}')) = 1": [
+        {"name": "query"}
+    ],
+    f"SELECT name FROM spans WHERE len([l.flags FOR l IN links IF l.span_id = '{LINKED.upper()}']) = 1": [
+        {"name": "query"}
+    ],
+    "SELECT name FROM spans WHERE events[1].timestamp = '2024-01-01T02:00:00.000000005+02:00'": [{"name": "GET /"}],
+    "SELECT e.timestamp::DATE AS day FROM spans, unnest(events) AS u(e) WHERE e.timestamp > '2024-01-01T00:00:00Z'": [
+        {"day": "2024-01-01"}
+    ],
     "SELECT events[1].name AS name, len(events) AS n FROM spans WHERE len(events) > 0": [{"name": "first", "n": 2}],
     "SELECT [x.name FOR x IN events] AS names FROM spans WHERE kind = 2": [{"names": ["first", "second"]}],
     "SELECT l.name FROM spans s JOIN spans l ON s.span_id = l.parent_span_id AND s.trace_id = l.trace_id": [

@@ -78,7 +78,7 @@ def test_the_row_limit_is_exact(rows: int, small: Lake) -> None:
     if rows <= 100:
         assert answer_of(engine, sql).num_rows == rows
         return
-    with pytest.raises(TooLarge, match="more than 100 rows, limit query_max_rows: ask for less with LIMIT"):
+    with pytest.raises(TooLarge, match="more than 100 rows, limit query_max_rows: return fewer with LIMIT"):
         answer_of(engine, sql)
     assert answer_of(engine, f"{sql} LIMIT 100").num_rows == 100
 
@@ -161,12 +161,15 @@ def test_segments_are_let_go_however_a_query_ends(small: Lake) -> None:
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        ("SELECT message::INTEGER FROM logs", "Conversion Error: Could not convert string 'm0' to INT32"),
+        ("SELECT message::INTEGER FROM logs", "Could not convert string 'm0' to INT32"),
         ("SELECT ('/api/' || message)::INTEGER FROM logs", "Could not convert string '/api/m0' to INT32"),
-        ("SELECT sum(message) FROM logs", "Binder Error: No function matches"),
-        ("SELECT message FROM logs GROUP BY service_name", "must appear in the GROUP BY clause"),
-        ("SELECT message > 1 AND timestamp > 1 FROM logs", "Binder Error: Cannot compare"),
-        ("SELECT 9223372036854775807 + 1", "Out of Range Error: Overflow"),
+        ("SELECT sum(message) FROM logs", r"sum does not take VARCHAR: cast its arguments \(line 1, column 8\)"),
+        (
+            "SELECT message FROM logs GROUP BY service_name",
+            r"message must be in GROUP BY or in an aggregate, such as any_value\(message\) \(line 1, column 8\)",
+        ),
+        ("SELECT message > 1 AND timestamp > 1 FROM logs", "Cannot compare"),
+        ("SELECT 9223372036854775807 + 1", "Overflow"),
         ("SELECT regexp_matches(message, '(') FROM logs", "missing"),
     ],
 )

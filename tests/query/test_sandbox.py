@@ -190,6 +190,8 @@ class TestFiles:
 
     def test_a_file_that_cannot_be_linked_is_an_error(self, sandboxes: Sandboxes, tmp_path: Path) -> None:
         with ExitStack() as held, pytest.raises(Unavailable, match="need one file system, with hard links"):
+            sandboxes.lend(held, A).link({ONE: HeldFile(tmp_path)})
+        with ExitStack() as held, pytest.raises(Unavailable, match="was removed"):
             sandboxes.lend(held, A).link({ONE: HeldFile(tmp_path / "absent")})
         assert rows(sandboxes, "SELECT 1") == [(1,)]
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sample_lake import START, Elsewhere, Lake, Record
+from sample_lake import START, Elsewhere, Lake, Record, removed
 
 from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
 from lakerunner.model.segment import Segment
@@ -276,6 +276,52 @@ class TestLinks:
         assert cache_of(LocalStore(tmp_path / "store"), tmp_path).size == 0
         assert files(tmp_path) == set()
         assert all((tmp_path / "store" / segment.path).stat().st_size == segment.bytes for segment in segments)
+
+
+def test_files_that_someone_removes_are_fetched_again(
+    segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    cache = cache_of(store, tmp_path)
+    with cache.hold(SCAN, segments):
+        pass
+    size, reads = cache.size, len(store.reads)
+    (tmp_path / "cache" / name(segments[0])).unlink()
+    with cache.hold(SCAN, segments) as held:
+        assert held.files[segments[0].id].path.read_bytes() == (store.root / segments[0].path).read_bytes()
+    assert store.reads[reads:] == [segments[0].path]
+    removed(tmp_path / "cache")
+    with cache.hold_checked(SCAN, segments) as held, cache.hold(SCAN, segments):
+        assert [held.files[one.id].path.read_bytes() for one in segments] == [
+            (store.root / one.path).read_bytes() for one in segments
+        ]
+    assert cache.size == size
+    cache.close()
+    assert len(list((tmp_path / "cache" / "whole").iterdir())) == len(segments)
+
+
+def test_a_file_that_someone_removes_while_it_is_held_is_fetched_for_the_next(
+    segments: list[Segment], store: CountingStore, tmp_path: Path
+) -> None:
+    cache = cache_of(store, tmp_path)
+    with cache.hold(SCAN, segments[:1]) as first:
+        path = first.files[segments[0].id].path
+        path.unlink()
+        with cache.hold(SCAN, segments[:1]) as second:
+            assert second.files[segments[0].id].path.read_bytes() == (store.root / segments[0].path).read_bytes()
+    assert path.exists()
+    assert (cache.size, cache.held) == (segments[0].bytes, 0)
+    path.unlink()
+    path.write_bytes(bytes(segments[0].bytes))  # another file in its place
+    with cache.hold_checked(SCAN, segments[:1]) as third:
+        assert third.files[segments[0].id].path.read_bytes() == (store.root / segments[0].path).read_bytes()
+
+
+def test_links_that_someone_removes_are_made_again(segments: list[Segment], tmp_path: Path) -> None:
+    cache = cache_of(LocalStore(tmp_path / "store"), tmp_path)
+    for _ in range(2):
+        with cache.hold_checked(SCAN, segments) as held:
+            assert all(held.files[one.id].path.stat().st_nlink == 2 for one in segments)
+        removed(tmp_path / "cache")
 
 
 def test_another_process_takes_the_next_directory(

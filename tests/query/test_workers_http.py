@@ -25,12 +25,13 @@ from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.worker import WorkerApi
 from lakerunner.api.worker_client import RemoteWorkers, worker_name
 from lakerunner.lakeql import compile_sql
-from lakerunner.model.errors import Busy, LakerunnerError, Lost, TooLarge, Unavailable, UserError
+from lakerunner.model.errors import Busy, LakerunnerError, Lost, Position, TooLarge, Unavailable, UserError
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.assign import UnitSize, assign, ranked
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.engine import Engine
+from lakerunner.query.failures import EngineError
 from lakerunner.query.gather import Gather, Gathering
 from lakerunner.query.slots import Slots
 from lakerunner.query.unit import WorkUnit
@@ -239,8 +240,9 @@ def test_closing_stops_the_work_over_there(wide: Lake, serve: Serve) -> None:
 def test_errors_keep_their_kind_on_the_way(wide: Lake, serve: Serve) -> None:
     with remote([serve(wide, max_rows=7199)]) as workers:
         wrong = failure(gather(wide, workers, leaf("SELECT message::INTEGER AS m FROM scan_1")))
-        assert type(wrong) is UserError
+        assert type(wrong) is EngineError
         assert "Could not convert" in str(wrong)
+        assert (wrong.sql[:14], wrong.position) == ("SELECT message", Position(1, 15))
         past = failure(gather(wide, workers, leaf("SELECT message FROM scan_1")))
         assert type(past) is TooLarge
         assert "more than 7199 rows" in str(past)

@@ -127,7 +127,7 @@ def test_an_order_that_is_declared_and_not_kept_is_found_by_reading(lake: Checke
 
 @pytest.mark.parametrize(
     ("from_end", "said"),
-    [(False, "at its byte 0 is no header of a page"), (True, "the checksum of the page at its byte ")],
+    [(False, "no valid page header at byte 0"), (True, "page checksum mismatch at byte ")],
 )
 def test_a_flipped_bit_is_found_by_reading(lake: CheckedLake, from_end: bool, said: str) -> None:
     """In the header of a page, which has no checksum, or behind it."""

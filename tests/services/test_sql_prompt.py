@@ -142,6 +142,8 @@ def test_a_session(url: str, engine: ScriptedEngine, tmp_path: Path) -> None:
         screen.enter("\\d")
         shown = screen.wait_for("3 rows\n")
         assert all(name in shown for name in ("logs", "metrics", "one row for each span of a trace"))
+        screen.enter("\\dt")
+        assert "one row for each data point" in screen.wait_for("3 rows\n")
         screen.enter("\\d spans")
         shown = screen.wait_for(f"{len(SPANS_TABLE.columns)} rows\n")
         assert "parent_span_id" in shown

@@ -143,7 +143,7 @@ def _check_type(node: exp.DataType, source: Source) -> None:
 def _check_join(node: exp.Join, source: Source) -> None:
     _check_relation(node, source)
     if node.method not in _JOIN_METHODS:
-        raise source.error(f"{node.method} JOIN is not available: say ON or USING", node)
+        raise source.error(f"{node.method} JOIN is not available: use ON or USING", node)
     if node.kind not in _JOIN_KINDS or (node.side == "RIGHT" and node.kind in ("SEMI", "ANTI")):
         raise source.error(f"{node.kind} JOIN is not available", node)
 
@@ -166,13 +166,13 @@ def _check_dot(node: exp.Dot, source: Source) -> None:
 def _check_relation(node: exp.Expr, source: Source) -> None:
     named = (exp.Identifier, exp.Anonymous) if isinstance(node, exp.Table) else _RELATIONS
     if not isinstance(node.this, named):
-        raise source.error("this is no table", node)
+        raise source.error("a table name or a subquery is expected here", node)
 
 
 def _check_inner_query(node: exp.Expr, source: Source) -> None:
     parts = [node.this, node.expression] if isinstance(node, exp.SetOperation) else [node.this]
     if not all(isinstance(part, exp.Query | exp.Values) for part in parts):
-        raise source.error("only a SELECT can stand here", node)
+        raise source.error("a SELECT is expected here", node)
 
 
 def _words(name: str) -> str:

@@ -8,7 +8,6 @@ with the caller's own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from uuid import UUID
 
 from sqlglot import exp
@@ -16,6 +15,7 @@ from sqlglot.expressions.datatypes import DType
 
 from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.resolve import Resolution
+from lakerunner.lakeql.sides import COMPARISONS, EQUALITIES, PATTERNS, sides
 from lakerunner.lakeql.source import Source
 from lakerunner.lakeql.tables import Kind, TableColumn
 from lakerunner.lakeql.values import value_column
@@ -23,10 +23,7 @@ from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.time import MAX_NS, MIN_NS, time_text
 from lakerunner.plan.scan import id_column
 
-_EQUALITIES = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ)
-_PATTERNS = (exp.Like, exp.ILike)
-_COMPARISONS = (*_EQUALITIES, *_PATTERNS, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In, exp.Case)
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
+_HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
 
 class Comparisons:
@@ -37,14 +34,14 @@ class Comparisons:
         self._organization = organization
 
     def rewrite(self, tree: exp.Query) -> None:
-        for node in list(tree.find_all(*_COMPARISONS)):
-            for side, others in _sides(node):
+        for node in list(tree.find_all(*COMPARISONS)):
+            for side, others in sides(node):
                 column = self._column(side)
                 if column is None:
                     continue
-                if column.kind is Kind.TIME and not isinstance(node, _PATTERNS):
+                if column.kind is Kind.TIME and not isinstance(node, PATTERNS):
                     self._times(others)
-                elif column.kind is Kind.ID and isinstance(node, (*_EQUALITIES, exp.In, exp.Case)):
+                elif column.kind is Kind.ID and _is_operand(side, node):
                     self._ids(side, others)
                 elif column.kind is Kind.ORGANIZATION:
                     self._organizations(node, others)
@@ -72,16 +69,15 @@ class Comparisons:
                 raise self._source.error(f"{other.sql()} is not a time: write it as '{example}Z'", other)
 
     def _ids(self, side: exp.Expr, others: list[exp.Expr]) -> None:
-        texts = [other for other in others if other.is_string and _HEX.fullmatch(other.name)]
+        """Compare the stored bytes, where rows are chosen: elsewhere the column may be one that GROUP BY has made."""
         found = self._resolution.found(side) if isinstance(side, exp.Column) else None
-        if not (found and found.draft and found.column) or len(texts) < len(others):
-            for text in texts:
-                text.replace(exp.Literal.string(text.name.lower()))
+        texts = [other for other in others if other.is_string and _HEX.fullmatch(other.name)]
+        if not (found and found.draft and found.column and texts) or len(texts) < len(others) or not _chooses(side):
             return
         found.draft.ids.add(found.column.name)
         side.replace(exp.column(id_column(found.draft.relation, found.column.name)))
         for text in texts:
-            text.replace(exp.Anonymous(this="from_hex", expressions=[exp.Literal.string(text.name.lower())]))
+            text.replace(exp.Anonymous(this="from_hex", expressions=[exp.Literal.string(text.name)]))
 
     def _organizations(self, node: exp.Expr, others: list[exp.Expr]) -> None:
         own = str(self._organization)
@@ -89,7 +85,7 @@ class Comparisons:
             literal = other.this if isinstance(other, exp.Cast | exp.Paren) else other
             if not literal.is_string:
                 continue
-            if isinstance(node, _PATTERNS):
+            if isinstance(node, PATTERNS):
                 if not _like(literal.name).fullmatch(own):
                     raise self._other_organization(literal)
             elif _same_organization(literal.name, self._organization):
@@ -102,18 +98,15 @@ class Comparisons:
         return NotAllowed(message, self._source.where(literal))
 
 
-def _sides(node: exp.Expr) -> Iterator[tuple[exp.Expr, list[exp.Expr]]]:
-    """Each side of a comparison that could be a column, with what it is compared to."""
-    match node:
-        case exp.Between():
-            yield node.this, [node.args["low"], node.args["high"]]
-        case exp.In():
-            yield node.this, list(node.expressions)
-        case exp.Case() if node.this:
-            yield node.this, [branch.this for branch in node.args["ifs"]]
-        case exp.Binary():
-            yield node.left, [node.right]
-            yield node.right, [node.left]
+def _is_operand(side: exp.Expr, node: exp.Expr) -> bool:
+    """Whether the side itself, and no part of a row, is what an equality or an IN compares."""
+    return side is node.this if isinstance(node, exp.In) else isinstance(node, EQUALITIES) and side.parent is node
+
+
+def _chooses(node: exp.Expr) -> bool:
+    """Whether it stands in the WHERE of a SELECT or in the ON of a join."""
+    clause = node.find_ancestor(exp.Where, exp.Join, exp.Select)
+    return isinstance(clause, exp.Join) or (isinstance(clause, exp.Where) and isinstance(clause.parent, exp.Select))
 
 
 def _time_literal(ns: int) -> exp.Expr:

@@ -20,6 +20,7 @@ from lakerunner.lakeql.bounds import check_bounds, check_depth
 from lakerunner.lakeql.compare import Comparisons
 from lakerunner.lakeql.constants import Constants
 from lakerunner.lakeql.dialect import written
+from lakerunner.lakeql.folded import fold_literals
 from lakerunner.lakeql.parameters import put_values
 from lakerunner.lakeql.prune import narrow_scans
 from lakerunner.lakeql.resolve import Resolution, resolve
@@ -108,6 +109,7 @@ def _rewritten(tree: exp.Query, source: Source, organization: UUID, constants: C
     check_bounds(tree, constants, source)
     names = output_names(tree)
     resolution = resolve(tree, source)
+    fold_literals(tree, resolution)
     narrow_scans(resolution, constants)
     Comparisons(source, resolution, constants, organization).rewrite(tree)
     read_attributes(tree, resolution)

@@ -128,7 +128,7 @@ class _Reading:
         found = self._resolution.found(node)
         if not (found.draft and found.column) or found.column.type != "VARCHAR":
             return None
-        if found.column.kind not in (Kind.PLAIN, Kind.ID):
+        if found.column.kind is Kind.ORGANIZATION:
             return None
         return _Subject(found.draft, (found.column.name,), is_id=found.column.kind is Kind.ID)
 
@@ -181,7 +181,6 @@ def _equal(subject: _Subject | None, others: list[exp.Expr]) -> list[Condition]:
     if subject.folded:
         return _contained(subject, texts, ignore_case=True) if len(texts) == 1 else []
     if subject.is_id:
-        texts = [text.lower() for text in texts]
         return [Equals(subject.columns[0], tuple(texts))] if all(map(_HEX.fullmatch, texts)) else []
     return [Equals(subject.columns[0], tuple(texts))]
 

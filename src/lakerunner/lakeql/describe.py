@@ -38,7 +38,7 @@ COLUMN_MEANINGS: dict[str, dict[str, str]] = {
         **_TRACE_IDS,
         **_DROPPED,
         "observed_timestamp": "when it was collected; may be null",
-        "severity": "text and number reconciled, upper case",
+        "severity": "text and number reconciled, upper case; compared without regard to case",
         "severity_number": "1 to 24, as OTLP counts",
         "severity_text": "as it came",
         "message": "the body as text",

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-_SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)"
-_PREFIX = re.compile(rf"({_SPACE}*)EXPLAIN\b(?:({_SPACE}+)ANALYZE\b)?", re.IGNORECASE)
+SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)"
+_PREFIX = re.compile(rf"({SPACE}*)EXPLAIN\b(?:({SPACE}+)ANALYZE\b)?", re.IGNORECASE)
 _WORDS = {"explain": " " * len("explain"), "analyze": " " * len("analyze")}
 
 

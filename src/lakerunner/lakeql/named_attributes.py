@@ -1,18 +1,17 @@
 """Attributes by their quoted name: `"http.status_code"`, or `l."http.status_code"`.
 
-A quoted name that is no column stands for the attribute of that key: the record's own, or the resource's where the
-record has none (docs/decisions/0008-a-quoted-name-is-an-attribute.md). What looks like a slip is refused instead, since
-an attribute that nobody has is no error but NULL.
+A quoted name that is no column, and no quoted name that AS gives, stands for the attribute of that key: the record's
+own, or the resource's where the record has none (docs/decisions/0008-a-quoted-name-is-an-attribute.md). What looks like
+a slip is refused instead, since an attribute that nobody has is no error but NULL.
 """
 
 from __future__ import annotations
-
-from difflib import get_close_matches
 
 from sqlglot import exp
 
 from lakerunner.lakeql.scope import Relation, Scope
 from lakerunner.lakeql.source import Source
+from lakerunner.lakeql.suggest import closest
 from lakerunner.lakeql.tables import Kind
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE
 
@@ -64,8 +63,8 @@ def _owner(node: exp.Column, scope: Scope, source: Source) -> Relation | None:
             owned = [relation for relation in around.relations if _has_attributes(relation)]
         if len(owned) > 1:
             named = " and ".join(relation.alias for relation in owned)
-            said = f'{owned[0].alias}."{node.name}"'
-            raise source.error(f'attribute "{node.name}" can be of {named}: say which, as {said}', node)
+            meant = f'{owned[0].alias}."{node.name}"'
+            raise source.error(f'attribute "{node.name}" is ambiguous between {named}: write {meant}', node)
         if owned:
             may_be = _has_attributes(owned[0]) and node.name.lower() not in owned[0].columns
             return owned[0] if may_be else None
@@ -91,9 +90,10 @@ def _refuse_slips(node: exp.Column, relation: Relation, source: Source) -> None:
     if "." in name:
         return
     asked = f"attributes['{name}']"
-    near = get_close_matches(name.lower(), sorted(relation.columns), n=1, cutoff=_CLOSE)
+    near = closest(name.lower(), relation.columns, _CLOSE)
     if near:
-        raise source.error(f"there is no column {name}: did you mean {near[0]}? An attribute is {asked}", node)
+        message = f"{relation.alias} has no column {name}. Did you mean {near}? For the attribute, write {asked}."
+        raise source.error(message, node)
     parent = node.parent
     if isinstance(parent, _COMPARISONS) and node is not parent.this:
         raise source.error(f"\"{name}\" is a name: write '{name}' for the text, {asked} for the attribute", node)

@@ -86,7 +86,7 @@ def _literal(value: Any, name: str, node: exp.Placeholder, source: Source) -> ex
             made = exp.Literal.number(value)
         case _:
             kinds = "a text without NUL, a number, true, false, null, or a list of them"
-            raise source.error(f"parameter {_shown(name)} is no value that a query can hold: {kinds}", node)
+            raise source.error(f"parameter {_shown(name)} has a value that a query cannot hold: use {kinds}", node)
     made.meta.update(node.meta)
     return exp.Paren(this=made) if isinstance(made, exp.Neg) else made
 

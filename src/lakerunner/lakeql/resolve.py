@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import count
 
 from sqlglot import exp
@@ -18,8 +17,9 @@ from lakerunner.lakeql.named_attributes import attribute_hint, attribute_reading
 from lakerunner.lakeql.scope import UNKNOWN, AmbiguousError, Draft, Found, Relation, Scope
 from lakerunner.lakeql.search import SEARCH, search_condition
 from lakerunner.lakeql.source import Source
-from lakerunner.lakeql.tables import TABLES
-from lakerunner.lakeql.values import value_column
+from lakerunner.lakeql.suggest import no_column
+from lakerunner.lakeql.tables import TABLES, Kind, TableColumn
+from lakerunner.lakeql.values import item_field, item_of, same_case, value_column
 
 _CLAUSES = ("where", "group", "having", "qualify", "distinct")
 _HALF_JOINS = ("SEMI", "ANTI")
@@ -122,9 +122,10 @@ class _Resolver:
         """A bare name in ORDER BY is first one of the SELECT list; inside an expression it is a column first."""
         order = node.args.get("order")
         for ordered in order.expressions if order else ():
-            bare = isinstance(ordered.this, exp.Column) and not ordered.this.table
-            if bare and ordered.this.name.lower() in scope.given:
-                self.resolution.note(ordered.this, scope.given[ordered.this.name.lower()])
+            key = ordered.this
+            bare = isinstance(key, exp.Column) and not key.table
+            if bare and (alias := scope.alias(key.name.lower(), quoted=_is_quoted(key))):
+                self.resolution.note(key, alias)
             else:
                 self._expression(ordered, scope, ctes)
 
@@ -140,13 +141,14 @@ class _Resolver:
                 relation = self._table(node, ctes)
             case exp.Unnest():
                 self._expressions(node.expressions, scope, ctes)
-                relation = Outputs([], is_open=True).relation(alias, "unnest")
+                items = [Found(item_of(value_column(one, self.resolution.found))) for one in node.expressions]
+                relation = Outputs([("unnest", item) for item in items[:1]], is_open=True).relation(alias, "unnest")
             case exp.Lateral():
                 relation = self.query(node.this, scope, ctes).relation(alias)
             case _:
                 relation = self.query(node, scope, ctes).relation(alias)
         if any(relation.alias == other.alias != "" for other in scope.relations):
-            raise self._source.error(f"two relations are called {relation.alias}: give one an alias", node)
+            raise self._source.error(f"table name {relation.alias} is used twice: give one of them an alias", node)
         scope.relations.append(relation)
 
     def _table(self, node: exp.Table, ctes: Mapping[str, Outputs]) -> Relation:
@@ -207,6 +209,8 @@ class _Resolver:
             found = Found(value_column(projection, self.resolution.found))
             if projection.alias:
                 scope.given[projection.alias.lower()] = found
+                if isinstance(projection, exp.Alias) and projection.args["alias"].args.get("quoted"):
+                    scope.quoted.add(projection.alias.lower())
             name = projection.alias or (projection.name if isinstance(projection, exp.Column) else "")
             if name:
                 columns.append((name, found))
@@ -278,15 +282,17 @@ class _Resolver:
         if names[0] in variables:
             return
         try:
-            found = scope.find(names)
+            found = scope.find(names, quoted=_is_quoted(node))
         except AmbiguousError as both:
-            message = f"column {node.name} is in {both}: say which"
+            first = str(both).partition(" ")[0]
+            message = f"column {node.name} is ambiguous between {both}: write {first}.{node.name}"
             raise self._source.error(message, node) from None
         if found is None or (found[0] is UNKNOWN and node.table):
             reading = attribute_reading(node, scope, self._source)
             if reading:
                 self._instead(node, reading, scope)
                 return
+        found = found or scope.find(names)
         if found is None:
             raise self._unknown(node, names, scope)
         value, at = found
@@ -296,6 +302,8 @@ class _Resolver:
             self.resolution.note(node, value)
         elif value.draft and value.column:  # a field inside the column's value, which is no longer the column's
             value.draft.columns.add(value.column.name)
+        elif at == len(names) - 2 and (field := item_field(value.column, names[-1])):
+            self.resolution.note(node, Found(field))
 
     def _instead(self, node: exp.Expr, meant: exp.Expr, scope: Scope) -> None:
         """What a name or call of LakeQL's own stands for takes its place."""
@@ -306,15 +314,14 @@ class _Resolver:
     def _unknown(self, node: exp.Expr, names: list[str], scope: Scope) -> Exception:
         qualified = len(names) > 1
         attribute = attribute_hint(node, scope) if isinstance(node, exp.Column) else ""
-        meant = attribute and (f": did you mean {attribute}?" if qualified else f": an attribute is {attribute}")
         if qualified and names[0] not in scope.aliases():
-            return self._source.error(f"there is no table or alias {names[0]} here{meant}", node)
+            hint = f": did you mean {attribute}?" if attribute else ""
+            return self._source.error(f"there is no table or alias {names[0]} here{hint}", node)
         if not qualified and names[0] in scope.aliases():
             return self._source.error(f"{names[0]} is a table here, not a column", node)
-        wanted = names[1] if qualified else names[0]
-        near = get_close_matches(wanted, sorted(scope.names(names[0] if qualified else None)), n=1, cutoff=0.5)
-        hint = f": did you mean {near[0]}?" if near else meant
-        return self._source.error(f"there is no column {wanted}{hint}", node)
+        owners = [names[0]] if qualified else [relation.alias for relation in scope.relations if relation.alias]
+        columns = scope.names(names[0] if qualified else None)
+        return self._source.error(no_column(names[int(qualified)], owners, columns, attribute), node)
 
 
 def _shown(star: exp.Star, relations: list[Relation]) -> list[tuple[str, Found]]:
@@ -330,17 +337,26 @@ def _shown(star: exp.Star, relations: list[Relation]) -> list[tuple[str, Found]]
     ]
 
 
+def _is_quoted(node: exp.Column) -> bool:
+    return bool(node.this.args.get("quoted")) and not node.table
+
+
 def _is_hidden(found: Found) -> bool:
     return bool(found.draft and found.column in found.draft.table.hidden)
 
 
+def _alike(one: TableColumn, other: TableColumn) -> bool:
+    return one == other or one.kind is other.kind is Kind.TIME or same_case(one, other)
+
+
 def _united(left: Outputs, right: Outputs, *, by_name: bool) -> Outputs:
-    """A set operation has the names of its left side; a column is still a table's if it is so on both sides."""
+    """A set operation has the names of its left side; a column is still a table's, a time or an id if it is so on both
+    sides."""
     if by_name:
         return Outputs([(name, UNKNOWN) for name, _ in [*left.columns, *right.columns]], is_open=True)
     others = [found.column for _, found in right.columns] + [None] * len(left.columns)
     same = [
-        (name, found if found.column == other else UNKNOWN)
+        (name, found if found.column and other and _alike(found.column, other) else UNKNOWN)
         for (name, found), other in zip(left.columns, others, strict=False)
     ]
     return Outputs(same, left.is_open or right.is_open)

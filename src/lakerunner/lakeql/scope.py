@@ -1,7 +1,8 @@
 """What a name can mean at one place of a query: the relations of the SELECT around it, then those further out.
 
 Lookup follows DuckDB: columns of the relations come before names given in the SELECT list, and both before the outer
-query. Names are matched without regard to case, quoted or not.
+query. Names are matched without regard to case, quoted or not; but a quoted name, which may be an attribute's, means
+only those names of the SELECT list that are quoted too.
 """
 
 from __future__ import annotations
@@ -74,23 +75,29 @@ class AmbiguousError(Exception):
 
 @dataclass
 class Scope:
-    """`shared` are the columns that USING has made one of two; `given` are the names of the SELECT list."""
+    """`shared` are the columns that USING has made one of two; `given` are the names of the SELECT list, `quoted` those
+    of them that stand in quotes."""
 
     outer: Scope | None = None
     relations: list[Relation] = field(default_factory=list)
     shared: set[str] = field(default_factory=set)
     given: dict[str, Found] = field(default_factory=dict)
+    quoted: set[str] = field(default_factory=set)
 
-    def find(self, names: list[str]) -> tuple[Found, int] | None:
+    def find(self, names: list[str], *, quoted: bool = False) -> tuple[Found, int] | None:
         """`names` are the lower-case parts of a dotted name. The number says which of them is the column; what
-        follows it is a field inside the value."""
+        follows it is a field inside the value. `quoted`: the name may be an attribute's."""
         qualified = self._qualified(names)
         if qualified:
             return qualified, 1
-        found = self._unqualified(names[0])
+        found = self._unqualified(names[0], quoted)
         if found:
             return found, 0
-        return self.outer.find(names) if self.outer else None
+        return self.outer.find(names, quoted=quoted) if self.outer else None
+
+    def alias(self, name: str, *, quoted: bool) -> Found | None:
+        """What the SELECT list calls so."""
+        return self.given.get(name) if not quoted or name in self.quoted else None
 
     def _qualified(self, names: list[str]) -> Found | None:
         if len(names) > 1:
@@ -99,7 +106,7 @@ class Scope:
                     return relation.columns.get(names[1], UNKNOWN)
         return None
 
-    def _unqualified(self, name: str) -> Found | None:
+    def _unqualified(self, name: str, quoted: bool) -> Found | None:
         having = [relation for relation in self.relations if name in relation.columns]
         if name in self.shared:
             return Found(having[0].columns[name].column)
@@ -107,8 +114,8 @@ class Scope:
             raise AmbiguousError(" and ".join(relation.alias for relation in having))
         if having:
             return having[0].columns[name]
-        if name in self.given:
-            return self.given[name]
+        if alias := self.alias(name, quoted=quoted):
+            return alias
         return UNKNOWN if any(relation.is_open for relation in self.relations) else None
 
     def aliases(self) -> set[str]:

@@ -26,7 +26,7 @@ def search_condition(call: exp.Anonymous, scope: Scope, source: Source) -> exp.E
     if text is None or len(table) > 1:
         raise source.error("search takes a text, or a table and a text: search('words'), search(l, 'words')", call)
     if not text.is_string:
-        raise source.error("search: what to search for must be a text, a literal or a parameter", call)
+        raise source.error("search: the words to search for must be a text literal or a parameter", call)
     relation = _searched(call, table[0] if table else None, scope, source)
     conditions = [_holds(relation, term) for term in _terms(text.name, call, source)]
     return exp.paren(exp.and_(*conditions, copy=False), copy=False)
@@ -37,14 +37,14 @@ def _searched(call: exp.Anonymous, table: exp.Expr | None, scope: Scope, source:
         alias = table.name.lower() if isinstance(table, exp.Column) and not table.table else None
         relation = next((r for r in scope.relations if r.alias == alias), None)
         if relation is None or not _has_messages(relation):
-            raise source.error(f"search: {table.sql()} is no table of logs here", call)
+            raise source.error(f"search: {table.sql()} is not a table of logs in this query", call)
         return relation
     searched = [relation for relation in scope.relations if _has_messages(relation)]
     if not searched:
-        raise source.error("search looks through the messages of logs, and there is no table logs here", call)
+        raise source.error("search needs the table logs in FROM", call)
     if len(searched) > 1:
         named = " and ".join(relation.alias for relation in searched)
-        raise source.error(f"search: there are {named}: say which, as search({searched[0].alias}, '...')", call)
+        raise source.error(f"search is ambiguous between {named}: write search({searched[0].alias}, '...')", call)
     return searched[0]
 
 

@@ -61,7 +61,7 @@ class Source:
             raise UserError("the query cannot be read") from None
         if tree is None or not isinstance(tree, exp.Query):
             said = tree.key.upper() if tree else "nothing"
-            raise UserError(f"only a SELECT can be asked, not {said}", self.position(tokens[0].start))
+            raise UserError(f"only SELECT is available, not {said}", self.position(tokens[0].start))
         return tree
 
     def _tokens(self) -> list[Token]:
@@ -109,10 +109,10 @@ class Source:
             raise UserError("the query is empty")
         first = statement[0]
         if first.token_type not in _BEGINS_A_SELECT:
-            raise UserError(f"only a SELECT can be asked, not {first.text.upper()}", self.position(first.start))
+            raise UserError(f"only SELECT is available, not {first.text.upper()}", self.position(first.start))
         rest = [t for t in tokens if t.start > statement[-1].start and t.token_type != TokenType.SEMICOLON]
         if rest:
-            raise UserError("one statement at a time: a second one begins", self.position(rest[0].start))
+            raise UserError("only one statement is allowed: a second one starts here", self.position(rest[0].start))
         return statement
 
     def _syntax_error(self, error: ParseError) -> UserError:

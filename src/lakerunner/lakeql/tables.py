@@ -19,19 +19,23 @@ class Kind(Enum):
     PLAIN = auto()
     TIME = auto()  # compared with texts and zoned times; exact to the ns
     ID = auto()  # bytes, shown and compared as hexadecimal text
+    HEX = auto()  # an id that is no column of bytes: compared as hexadecimal text
     MAP = auto()  # attributes, each of which can be read alone
+    SEVERITY = auto()  # upper case, compared without regard to case
     ITEMS = auto()  # a list of structs, whose fields are shown as columns of their kind are
+    ITEM = auto()  # one of these structs
     ORGANIZATION = auto()  # compared with the caller's own id only
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """`type` is DuckDB's. `scope` is the Parquet map of a MAP."""
+    """`type` is DuckDB's. `scope` is the Parquet map of a MAP, `fields` are those of each struct of ITEMS."""
 
     name: str
     type: str
     kind: Kind = Kind.PLAIN
     scope: str = ""
+    fields: tuple[TableColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,13 +64,20 @@ _SHOWN = {
     pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
 }
+_KINDS = {TIME: Kind.TIME, pa.binary(): Kind.HEX}
 
 
 def _items(spec: SignalSpec, name: str) -> TableColumn:
     """The column of this name of the signal's schema, a list of structs."""
     item = spec.schema.field(name).type.value_type
-    fields = [f'"{f.name}" {_ATTRIBUTE_MAP if pa.types.is_map(f.type) else _SHOWN[f.type]}' for f in item]
-    return TableColumn(name, f"STRUCT({', '.join(fields)})[]", Kind.ITEMS)
+    fields = tuple(
+        TableColumn(
+            f.name, _ATTRIBUTE_MAP if pa.types.is_map(f.type) else _SHOWN[f.type], _KINDS.get(f.type, Kind.PLAIN)
+        )
+        for f in item
+    )
+    listed = ", ".join(f'"{field.name}" {field.type}' for field in fields)
+    return TableColumn(name, f"STRUCT({listed})[]", Kind.ITEMS, fields=fields)
 
 
 _OWNER_COLUMNS = (
@@ -90,7 +101,7 @@ LOGS_TABLE = Table(
         TableColumn("organization_id", "VARCHAR", Kind.ORGANIZATION),
         TableColumn("collector", "VARCHAR"),
         TableColumn("service_name", "VARCHAR"),
-        TableColumn("severity", "VARCHAR"),
+        TableColumn("severity", "VARCHAR", Kind.SEVERITY),
         TableColumn("severity_number", "INTEGER"),
         TableColumn("severity_text", "VARCHAR"),
         TableColumn("message", "VARCHAR"),
@@ -141,7 +152,7 @@ METRICS_TABLE = Table(
         TableColumn("quantiles", "DOUBLE[]"),
         TableColumn("quantile_values", "DOUBLE[]"),
         _items(METRICS, "exemplars"),
-        TableColumn("exemplar_trace", "VARCHAR"),
+        TableColumn("exemplar_trace", "VARCHAR", Kind.HEX),
         TableColumn("reset_hint", "VARCHAR"),
         TableColumn("flags", "UINTEGER"),
         TableColumn("metadata", _ATTRIBUTE_MAP),

@@ -15,11 +15,12 @@ import logging
 import mmap
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
@@ -32,7 +33,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.blooms import NEUTRAL, hash_of, may_hold
 from lakerunner.query.files import CachedFile, Files, StoredObject
 from lakerunner.query.footers import Footer, footer_bytes, read_footer
-from lakerunner.query.held import NO_END, Held, HeldFile
+from lakerunner.query.held import NO_END, Held, HeldFile, Vanished
 from lakerunner.query.kept import Kept
 from lakerunner.query.own_directory import OwnDirectory
 from lakerunner.query.prune import (
@@ -57,6 +58,7 @@ _TAIL_LEAST = 64 << 10
 _CHUNK_IN_FOOTER = 160  # bytes, about
 _LAST_WORD = (BLOOM_FILTER, TEXT_INDEX, STATISTICS)
 _logger = logging.getLogger("lakerunner.query.cache")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -119,34 +121,51 @@ class SegmentCache:
     def hold(self, scan: Scan, segments: Iterable[Segment]) -> Iterator[Held]:
         """The segments' files, with what the scan reads of them, which stay while the context lasts. Raises what the
         store raises; Corrupt for an object that is not of the size the index states; TooLarge when they cannot fit."""
-        with self._files.holding() as held:
-            yield _Holding(scan, self._files, self._read, held, self._max_bytes).of(list(segments), checked=False)
+        with self._holding(lambda held: self._of(scan, held).of(list(segments), checked=False)) as files:
+            yield files
 
     @contextmanager
     def hold_checked(self, scan: Scan, segments: Iterable[Segment]) -> Iterator[Held]:
         """As `hold`, for a reader that does not look at the checksums of pages: Corrupt also for a page of what the
         scan reads that is not as it was written."""
-        with self._files.holding() as held:
-            yield _Holding(scan, self._files, self._read, held, self._max_bytes).of(list(segments), checked=True)
+        with self._holding(lambda held: self._of(scan, held).of(list(segments), checked=True)) as files:
+            yield files
 
     @contextmanager
     def hold_beside(self, segments: Iterable[Segment], name: str) -> Iterator[Mapping[UUID, Path]]:
         """The files of this name that stand beside the segments, by segment id, whole, which stay while the context
         lasts. Raises as `hold` does; Corrupt for a segment that is said to have none."""
-        with self._files.holding() as held:
-            found: dict[UUID, CachedFile] = {}
-            for segment in segments:
-                bytes_ = segment.statistics.get("side_bytes", {}).get(name)
-                if bytes_ is None:
-                    raise Corrupt(f"{segment.path} has no {name} beside it")
-                found[segment.id] = self._files.hold(held, _object(segment, name, bytes_))
-            self._files.want([(file, [(0, file.object.bytes)]) for file in found.values()])
-            yield {id_: file.path for id_, file in found.items()}
+        with self._holding(lambda held: self._beside(list(segments), name, held)) as files:
+            yield files
 
     def close(self) -> None:
         """Waits for the fetches that are on their way; whole files stay for the next start."""
         self._files.close()
         self._own.close()
+
+    @contextmanager
+    def _holding(self, hold: Callable[[list[CachedFile]], T]) -> Iterator[T]:
+        """Files that someone removes while they are looked at are fetched again, once."""
+        with ExitStack() as held:
+            try:
+                files = hold(held.enter_context(self._files.holding()))
+            except (Vanished, FileNotFoundError):
+                held.close()
+                files = hold(held.enter_context(self._files.holding()))
+            yield files
+
+    def _of(self, scan: Scan, held: list[CachedFile]) -> _Holding:
+        return _Holding(scan, self._files, self._read, held, self._max_bytes)
+
+    def _beside(self, segments: list[Segment], name: str, held: list[CachedFile]) -> Mapping[UUID, Path]:
+        found: dict[UUID, CachedFile] = {}
+        for segment in segments:
+            bytes_ = segment.statistics.get("side_bytes", {}).get(name)
+            if bytes_ is None:
+                raise Corrupt(f"{segment.path} has no {name} beside it")
+            found[segment.id] = self._files.hold(held, _object(segment, name, bytes_))
+        self._files.want([(file, [(0, file.object.bytes)]) for file in found.values()])
+        return {id_: file.path for id_, file in found.items()}
 
 
 class _Holding:

@@ -12,8 +12,9 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.lakeql import compile_spark, compile_sql
+from lakerunner.lakeql.catalog import Listing, read_listing
 from lakerunner.lakeql.explain import Wanted, read_statement
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.plan.scan import Scan
 from lakerunner.plan.sql import SqlPlan
@@ -26,6 +27,8 @@ from lakerunner.query.explain import Explained, explained_lines
 from lakerunner.query.feed import Feed, Feeds
 from lakerunner.query.gather import Gather, Gathering
 from lakerunner.query.known_segments import KnownSegments, Pick, SegmentIndex
+from lakerunner.query.listed import Listed, attribute_rows, newest
+from lakerunner.query.located import Located
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.rounds import InRounds, Round
@@ -48,13 +51,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Job:
-    """A plan and the segments picked for each of its leaves; `before` is what it took to get so far."""
+    """A plan and the segments picked for each of its leaves; `before` is what it took to get so far, `text` what the
+    user wrote."""
 
     organization: UUID
     plan: SqlPlan
     picks: tuple[Pick, ...]
     partial: bool = False
     before: Account = field(default_factory=Account)
+    text: str = ""
 
     def stretches(self, first_bytes: int) -> Sequence[Sequence[Sequence[Segment]]]:
         """The segments of each leaf, of each round."""
@@ -92,6 +97,8 @@ class Engine:
 
     def sql(self, organization: UUID, question: Question) -> Answer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
+        if listing := read_listing(question.text):
+            return self._listed(organization, question, listing)
         if question.engine != "duckdb":
             return self._elsewhere(organization, question)
         began = self._clock()
@@ -104,11 +111,22 @@ class Engine:
         seconds = {"plan": planned - began, "pick": self._clock() - planned}
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
         before = replace(total(pick.account for pick in picks), seconds=seconds, warnings=warnings)
-        job = Job(organization, plan, picks, question.partial, before)
+        job = Job(organization, plan, picks, question.partial, before, statement.query)
         if statement.wanted == Wanted.ROWS:
             return self._kept(job)
         lines = explained_lines(plan, picks, len(job.stretches(self._first_bytes)))
         return Explained(lines, before, self.run(job) if statement.wanted == Wanted.MEASURED else None)
+
+    def _listed(self, organization: UUID, question: Question, listing: Listing) -> Answer:
+        if question.parameters:
+            raise UserError(f"parameter ${next(iter(question.parameters))} is not in the query")
+        if not listing.table:
+            return Listed(listing)
+        try:
+            pick = self._segments.pick(organization, newest(listing, question.now_ns), question.now_ns)
+        except Unavailable as error:
+            return Listed(listing, account=Account(warnings=frozenset({f"attributes are not listed: {error}"})))
+        return Listed(listing, attribute_rows(listing, pick.segments), Account(degraded=pick.account.degraded))
 
     def _elsewhere(self, organization: UUID, question: Question) -> Answer:
         if question.engine != "spark":
@@ -119,7 +137,8 @@ class Engine:
         self._syntax.check(organization, question.text)
         picks = self._picks(organization, plan.scans, question.now_ns)
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
-        return self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
+        answer = self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
+        return Located(answer, question.text)
 
     def run(self, job: Job) -> Answer:
         """At once: the work begins when the answer is looked at."""
@@ -127,7 +146,7 @@ class Engine:
         rounds = [self._round(job, segments, is_first=n == 0) for n, segments in enumerate(stretches)]
         wanted = job.plan.rounds
         answer = InRounds(rounds, wanted.offset, wanted.limit) if wanted else InRounds(rounds)
-        return Bounded(answer, self._coordinator.limits, job.before, self._clock)
+        return Bounded(Located(answer, job.text), self._coordinator.limits, job.before, self._clock)
 
     def _kept(self, job: Job) -> Answer:
         """From the result cache, or run, and then kept in it."""

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import orjson
 
-from lakerunner.model.errors import Corrupt, Crashed, LakerunnerError, TooLarge, TooLong, Unavailable, UserError
+from lakerunner.model.errors import (
+    Corrupt,
+    Crashed,
+    LakerunnerError,
+    Position,
+    TooLarge,
+    TooLong,
+    Unavailable,
+    UserError,
+)
 from lakerunner.model.size import memory_bytes
 
 _KIND = re.compile(r"\s*([A-Za-z][A-Za-z ]*?) Error: ")
@@ -40,6 +49,15 @@ class Limits:
         return found
 
 
+class EngineError(UserError):
+    """What DuckDB says of SQL that it ran. `position` is one in `sql`, on one line, and not in the user's text:
+    query/located.py makes of it what a user is shown."""
+
+    def __init__(self, message: str, position: Position | None = None, sql: str = "") -> None:
+        super().__init__(message, position)
+        self.sql = sql
+
+
 def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerError, bool]:
     """The error that a sandbox sent, and whether the sandbox is fit for more work."""
     error = orjson.loads(payload)
@@ -57,6 +75,8 @@ def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerErro
             return _too_much_memory(message, limits), False
         case "engine":
             failure = translated(message, limits)
+            if type(failure) is UserError:
+                failure = EngineError(failure.message, None if error["at"] is None else Position(1, error["at"] + 1))
             return failure, isinstance(failure, UserError) and not isinstance(failure, TooLarge)
     return Unavailable(f"the query failed: {_first_paragraph(message, limits.hidden)}"), False
 
@@ -96,7 +116,7 @@ def translated(message: str, limits: Limits) -> LakerunnerError:
             return Corrupt(f"a segment cannot be read: {said}")
         case "internal" | "fatal" | "":
             return Unavailable(f"DuckDB failed: {said}")
-    return UserError(said)
+    return UserError(said.partition(" Error: ")[2])
 
 
 def cancelled() -> UserError:
@@ -110,7 +130,7 @@ def too_long(seconds: float) -> TooLong:
 def too_many_rows(limits: Limits) -> TooLarge:
     return TooLarge(
         f"the answer has more than {limits.max_rows} rows, limit {limits.rows_setting}: "
-        "ask for less with LIMIT or WHERE"
+        "return fewer with LIMIT or WHERE"
     )
 
 

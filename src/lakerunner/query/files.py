@@ -7,7 +7,8 @@ are there or on their way and not the sizes of files, the files that were held l
 than fits, it is more for as long. Those who want the same bytes wait for one fetch.
 
 An object that is a file of this machine already is not copied but linked for as long as it is held. After a restart
-the files that were whole are there, each of which has a mark that says so; others are forgotten.
+the files that were whole are there, each of which has a mark that says so; others are forgotten. A file that someone
+else removed, or put another in its place, is noticed when it is held next, and fetched again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from threading import Lock
 
 from lakerunner.model.errors import Corrupt, Unavailable
 from lakerunner.objects.store import SegmentStore
+from lakerunner.query.held import Vanished
 from lakerunner.query.spans import Span, joined, overlaps, size, without
 
 _FETCHES_AT_ONCE = 16
@@ -42,12 +44,14 @@ class StoredObject:
 
 @dataclass(eq=False)
 class CachedFile:
-    """All but `object`, `path` and `sound` is guarded by the lock of `Files`. `cost` is what it counts against the
-    bound: a link, which is always whole, costs nothing. `spoiled`: it is not to be held again. `sound`: by column, and
-    when a link's file was written, the row groups that were checked (query/sound.py)."""
+    """All but `object`, `path`, `inode` and `sound` is guarded by the lock of `Files`. `cost` is what it counts against
+    the bound: a link, which is always whole, costs nothing. `spoiled`: it is not to be held again. `lost`: someone else
+    removed it, and another may have its name. `sound`: by column, and when a link's file was written, the row groups
+    that were checked (query/sound.py)."""
 
     object: StoredObject
     path: Path
+    inode: int
     here: list[Span] = field(default_factory=list)
     coming: dict[Span, Future[None]] = field(default_factory=dict)
     filled: set[Span] = field(default_factory=set)
@@ -55,6 +59,7 @@ class CachedFile:
     linked: bool = False
     marked: bool = False
     spoiled: bool = False
+    lost: bool = False
     cost: int = 0
     sound: dict[tuple[str, int], list[Span]] = field(default_factory=dict)
 
@@ -109,12 +114,19 @@ class Files:
         not there or of another size."""
         with self._lock:
             file = self._files.get(object_.name)
+            if file and _inode(file.path) != file.inode:
+                self._lose(file)
+                file = None
             if file and file.object != object_:
                 if file.holders or file.coming:
-                    raise Corrupt(f"{object_.key} is said to have {file.object.bytes} and {object_.bytes} bytes")
+                    raise Corrupt(
+                        f"{object_.key}: two sizes are stated for it, {file.object.bytes} and {object_.bytes} bytes"
+                    )
                 self._remove(file)
                 file = None
             if file is None:
+                with _explained():
+                    (self._directory / _MARKS).mkdir(parents=True, exist_ok=True)
                 file = self._files[object_.name] = self._linked(object_) or self._empty(object_)
             self._files.move_to_end(object_.name)
             file.holders += 1
@@ -180,7 +192,16 @@ class Files:
 
     # With the lock held
 
+    def _lose(self, file: CachedFile) -> None:
+        """Give its name to another. Those who hold it read what they have opened or linked."""
+        self._cost -= file.cost
+        file.cost, file.lost = 0, True
+        _mark_of(file.path).unlink(missing_ok=True)
+        del self._files[file.object.name]
+
     def _weigh(self, file: CachedFile) -> None:
+        if file.lost:
+            return
         cost = size(file.here) + size(file.coming)
         self._cost += cost - file.cost
         file.cost = cost
@@ -193,13 +214,13 @@ class Files:
             if local is None:
                 return None
             os.link(local, path, follow_symlinks=False)
-            found = path.stat().st_size
+            found = path.stat()
         except OSError:
             return None
-        if found != object_.bytes:
+        if found.st_size != object_.bytes:
             path.unlink()
-            raise Corrupt(f"{object_.key} has {found} bytes, the index states {object_.bytes}")
-        file = CachedFile(object_, path, [(0, found)], linked=True)
+            raise Corrupt(f"{object_.key} has {found.st_size} bytes, the index states {object_.bytes}")
+        file = CachedFile(object_, path, found.st_ino, [(0, object_.bytes)], linked=True)
         self._weigh(file)
         return file
 
@@ -210,10 +231,12 @@ class Files:
             path.unlink(missing_ok=True)
             with path.open("xb") as file:
                 file.truncate(object_.bytes)
-        return CachedFile(object_, path)
+                return CachedFile(object_, path, os.fstat(file.fileno()).st_ino)
 
     def _release(self, file: CachedFile) -> None:
         file.holders -= 1
+        if file.lost:
+            return
         if self._useless(file):
             self._remove(file)
         elif file.whole and not file.linked and not file.marked:
@@ -221,7 +244,7 @@ class Files:
             self._pool.submit(self._mark, file)
 
     def _useless(self, file: CachedFile) -> bool:
-        return not file.holders and not file.coming and (file.spoiled or not file.here)
+        return not file.lost and not file.holders and not file.coming and (file.spoiled or not file.here)
 
     def _evict(self) -> None:
         if self._cost <= self._max_bytes:
@@ -246,7 +269,7 @@ class Files:
                 path.unlink()
                 continue
             object_ = StoredObject(path.name, _mark_of(path).read_text(), status.st_size)
-            file = CachedFile(object_, path, [(0, object_.bytes)], marked=True)
+            file = CachedFile(object_, path, status.st_ino, [(0, object_.bytes)], marked=True)
             self._files[path.name] = file
             self._weigh(file)
         for mark in (self._directory / _MARKS).iterdir():
@@ -272,6 +295,8 @@ class Files:
 
     def _write(self, file: CachedFile, at: int, data: bytes | memoryview) -> None:
         with _explained(), file.path.open("r+b", buffering=0) as opened:
+            if os.fstat(opened.fileno()).st_ino != file.inode:
+                raise FileNotFoundError(file.path)
             view = memoryview(data)
             while view:
                 done = os.pwrite(opened.fileno(), view, at)
@@ -298,6 +323,14 @@ def _requests(missing: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     return [(at, min(at + _PIECE, end)) for start, end in merged for at in range(start, end, _PIECE)]
 
 
+def _inode(path: Path) -> int | None:
+    """None if there is no such file."""
+    try:
+        return os.stat(path, follow_symlinks=False).st_ino
+    except OSError:
+        return None
+
+
 def _mark_of(path: Path) -> Path:
     return path.parent / _MARKS / path.name
 
@@ -306,5 +339,7 @@ def _mark_of(path: Path) -> Path:
 def _explained() -> Iterator[None]:
     try:
         yield
+    except FileNotFoundError as error:
+        raise Vanished("a file of the segment cache was removed while it was used") from error
     except OSError as error:
         raise Unavailable(f"the segment cache cannot be written: {error.strerror}") from error

@@ -121,7 +121,7 @@ def footer_bytes(path: Path, key: str) -> int:
         trailer = file.read(TRAILER)
     length = int.from_bytes(trailer[:4], "little") + TRAILER
     if trailer[4:] != _MAGIC or length > size:
-        raise Corrupt(f"{key}: what the index states to be its {size} bytes do not end as a Parquet file does")
+        raise Corrupt(f"{key}: the last of its {size} bytes are not a Parquet footer")
     return length
 
 
@@ -129,6 +129,8 @@ def read_footer(path: Path, key: str) -> Footer:
     length = footer_bytes(path, key)
     try:
         return Footer(pq.read_metadata(path), length)
+    except FileNotFoundError:
+        raise  # someone removed it from the cache: it is not the object that is damaged
     except (pa.ArrowException, OSError) as error:
         raise Corrupt(f"{key}: its footer cannot be read: {error}") from error
 

@@ -22,14 +22,14 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Lost, Unavailable
+from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Lost, Unavailable, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
 from lakerunner.query.assign import UnitSize, assign, ranked
-from lakerunner.query.failures import cancelled
+from lakerunner.query.failures import EngineError, cancelled
 from lakerunner.query.inflow import Inflow, Queued, Spool, Spooled, Stopped
 from lakerunner.query.unit import WorkUnit
 from lakerunner.query.workers import Worker, Workers
@@ -123,7 +123,7 @@ class Gather:
                 self._fail(error)
                 return
             if not self._workers:
-                self._fail(Unavailable("no query worker is there: see the setting workers"))
+                self._fail(Unavailable("no query workers available (setting `workers`)"))
                 return
             shares = assign(self._segments, list(self._workers), self._how.size)
             self._pending = [_Task(share.worker, share.segments) for share in shares]
@@ -209,7 +209,7 @@ class Gather:
             if skipped < batch.num_rows:
                 yield batch.slice(skipped)
         if seen:
-            raise Unavailable(f"query worker {task.worker} gave {seen} rows less than the one before it")
+            raise Unavailable(f"query worker {task.worker} returned {seen} rows fewer than the worker it replaced")
 
     def _whole(self, answer: Answer) -> Iterator[pa.RecordBatch]:
         """The rows when all of them are here: an attempt that fails has handed on none."""
@@ -281,6 +281,8 @@ class Gather:
         return [name for name in task.ranked(self._workers) if name not in out]
 
     def _fail(self, error: Exception) -> None:
+        if type(error) is UserError:  # of a worker elsewhere: its position is one in the leaf's SQL
+            error = EngineError(error.message, error.position, self._leaf.sql)
         self._failure = self._failure or error
         self._pending.clear()
         self._state.notify_all()

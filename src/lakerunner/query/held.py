@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from lakerunner.model.errors import Unavailable
 from lakerunner.query.account import Account
 from lakerunner.query.footers import Footer
 
 NO_END = 1 << 62  # of a range that goes to the last row, whatever its number: so it is the same in files of all sizes
+
+
+class Vanished(Unavailable):
+    """Someone removed files of the cache while they were used: what was about to be read is fetched again."""
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,8 @@ class Spooled:
     def _write(self) -> None:
         try:
             if self._writer is None:
+                if self._spool.directory is not None:  # it may have been removed with the cache
+                    self._spool.directory.mkdir(parents=True, exist_ok=True)
                 self._file = tempfile.TemporaryFile(dir=self._spool.directory)  # noqa: SIM115 close() does
                 self._writer = pa.ipc.new_stream(self._file, self._memory[0].schema)
             for batch in self._memory:

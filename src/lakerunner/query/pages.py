@@ -72,14 +72,14 @@ def check_pages(data: bytes, chunk: pq.ColumnChunkMetaData, footer: bytes) -> No
     """`data` are the chunk's bytes, `footer` the file's as it is stored."""
     pages = pages_of(data, dictionary=chunk.has_dictionary_page)
     if len({page.checksum is None for page in pages}) > 1:
-        raise Corrupt("some of its pages have checksums, others have none")
+        raise Corrupt("only some of its pages have checksums")
     for page in pages:
         _check_sum(data, page)
     if len(data) + sum(page.unpacked - page.packed for page in pages) != chunk.total_uncompressed_size:
-        raise Corrupt("its pages are not as large, unpacked, as its footer says")
+        raise Corrupt("page sizes do not add up to the uncompressed size in the footer")
     dictionary = pages.pop(0) if chunk.has_dictionary_page else None
     if sum(page.values for page in pages) != chunk.num_values:
-        raise Corrupt("its pages have not as many values as its footer says")
+        raise Corrupt("page value counts do not add up to the count in the footer")
     if dictionary is None:
         _check_plain(pages, chunk.encodings)
     else:
@@ -95,7 +95,7 @@ def pages_of(data: bytes, *, dictionary: bool) -> list[Page]:
         page = _page(data, at, _DATA if pages or not dictionary else _DICTIONARY)
         at = page.body + page.packed
         if page.packed < 0 or at > len(data):
-            raise Corrupt(f"the page at its byte {page.body} ends beyond it")
+            raise Corrupt(f"page at byte {page.body} ends beyond its column chunk")
         pages.append(page)
     return pages
 
@@ -103,13 +103,13 @@ def pages_of(data: bytes, *, dictionary: bool) -> list[Page]:
 def _page(data: bytes, at: int, kind: re.Pattern[bytes]) -> Page:
     header = kind.match(data, at)
     if header is None:
-        raise Corrupt(f"at its byte {at} is no header of a page")
+        raise Corrupt(f"no valid page header at byte {at}")
     unpacked, packed, checksum, values, encoding = header.groups()[:5]
     body = header.end()
     if header.lastindex == 6:
         body = _behind_statistics(data, body)
         if data[body : body + 2] != _END:
-            raise Corrupt(f"at its byte {at} is no header of a page")
+            raise Corrupt(f"no valid page header at byte {at}")
         body += 2
     return Page(body, _int(unpacked), _int(packed), checksum, _int(values), _int(encoding))
 
@@ -119,21 +119,21 @@ def _check_sum(data: bytes, page: Page) -> None:
         return
     found = isal_zlib.crc32(memoryview(data)[page.body : page.body + page.packed])
     if found - (found >> 31 << 32) != _int(page.checksum):  # which is stated as a signed number
-        raise Corrupt(f"the checksum of the page at its byte {page.body} is another")
+        raise Corrupt(f"page checksum mismatch at byte {page.body}")
 
 
 def _check_dictionary(page: Page, physical_type: str) -> None:
     width = _WIDTHS.get(physical_type)
     fits = page.values * width == page.unpacked if width else 0 <= page.values * _LENGTH <= page.unpacked
     if not fits or page.encoding != _PLAIN:
-        raise Corrupt("the header of its dictionary is none that was written")
+        raise Corrupt("invalid dictionary page header")
 
 
 def _check_plain(pages: list[Page], encodings: tuple[str, ...]) -> None:
     """Without a dictionary all pages have one encoding."""
     stated = {_NUMBERS.get(name) for name in encodings if name not in _LEVELS} or {_NUMBERS["RLE"]}
     if len(stated) > 1 or {page.encoding for page in pages} - stated:
-        raise Corrupt("a page has another encoding than its footer says")
+        raise Corrupt("page encoding differs from the encoding in the footer")
 
 
 def _check_coded(pages: list[Page], chunk: pq.ColumnChunkMetaData, footer: bytes) -> None:
@@ -141,7 +141,7 @@ def _check_coded(pages: list[Page], chunk: pq.ColumnChunkMetaData, footer: bytes
     dictionary would be for nothing."""
     found = [page.encoding for page in pages]
     if found != [_RLE_DICTIONARY] and (not found or found != _encodings(chunk, footer)):
-        raise Corrupt("a page has another encoding than its footer says")
+        raise Corrupt("page encoding differs from the encoding in the footer")
 
 
 def _encodings(chunk: pq.ColumnChunkMetaData, footer: bytes) -> list[int]:

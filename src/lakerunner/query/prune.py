@@ -189,7 +189,11 @@ class _Known:
         stored: list[bytes]
         if column.kind is Kind.ID and all(map(_ID.fullmatch, values)):
             stored = [bytes.fromhex(value) for value in values]
-        elif column.kind is Kind.PLAIN and column.type == "VARCHAR" and column.name in _stored(self._segment.signal):
+        elif (
+            column.kind in (Kind.PLAIN, Kind.SEVERITY)
+            and column.type == "VARCHAR"
+            and column.name in _stored(self._segment.signal)
+        ):
             stored = [_bytes(value) for value in values]
         else:
             return _any

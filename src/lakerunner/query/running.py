@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.frames import BatchDecoder, BrokenStream
 from lakerunner.query.account import Account
-from lakerunner.query.failures import Limits, cancelled, too_many_rows
+from lakerunner.query.failures import EngineError, Limits, cancelled, too_many_rows
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
 from lakerunner.query.sandbox.protocol import END, ERROR, send_batches, socket_pair
@@ -72,6 +72,7 @@ class Running:
         self._held = ExitStack()
         self._sandbox: Sandbox | None = None
         self._batches: BatchDecoder | None = None
+        self._sql = ""
         self._state = Condition()
         self._busy = False
         self._closed = False
@@ -114,6 +115,7 @@ class Running:
 
     def _begin(self) -> BatchDecoder:
         sandbox, work = self._open(self._held)
+        self._sql = work.sql
         with self._state:
             self._sandbox = sandbox
             self._state.notify_all()
@@ -136,7 +138,10 @@ class Running:
         assert self._sandbox is not None  # noqa: S101 - for mypy: _begin has set it
         kind, payload = self._sandbox.next(self._limits.seconds + _ANSWER_SECONDS)
         if kind == ERROR:
-            raise self._sandboxes.reported(self._sandbox, payload)
+            error = self._sandboxes.reported(self._sandbox, payload)
+            if isinstance(error, EngineError):
+                error.sql = self._sql
+            raise error
         return bytearray() if kind == END else payload
 
     def _pump(self, rows: pa.RecordBatchReader) -> socket.socket:

@@ -68,7 +68,7 @@ class Slots:
             if stopped.is_set() and self._leave(waiter):
                 raise cancelled()
             if time.monotonic() > deadline and self._leave(waiter):
-                raise Busy(f"the worker had no room for {self._seconds:g} s, {self.at_once} units ran: try again later")
+                raise Busy(f"all {self.at_once} units of the worker were busy for {self._seconds:g} s: try again later")
         held.callback(partial(self._give_back, organization))
 
     def _stand_in_line(self, organization: UUID) -> _Waiter:

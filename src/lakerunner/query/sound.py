@@ -40,7 +40,7 @@ def _check(chunks: Chunks, column: str, group: int, key: str) -> None:
         chunks.check(column, group)
     except Corrupt as error:
         raise Corrupt(
-            f"{key} is damaged in {error}. `lakerunner fsck --deep` tells what else is, and what to do"
+            f"{key} is damaged in {error}. Run `lakerunner fsck --deep` to find other damage and how to repair it"
         ) from error
 
 
@@ -64,5 +64,5 @@ class Chunks:
     def _read(self, start: int, end: int) -> bytes:
         """In memory and not mapped: a file that is cut meanwhile would end the process."""
         if not 0 <= start <= end <= self._bytes:
-            raise Corrupt("its footer states another place than one in the file")
+            raise Corrupt("footer points outside of the file")
         return os.pread(self._descriptor, end - start, start)

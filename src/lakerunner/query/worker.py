@@ -14,6 +14,7 @@ from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
+from lakerunner.query.held import Vanished
 from lakerunner.query.metrics.run import MetricsRunning
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.unit import MetricsUnit
@@ -61,6 +62,12 @@ class QueryWorker:
 
     def begin(self, unit: WorkUnit, held: ExitStack) -> tuple[Sandbox, Work, Account]:
         """A sandbox with the unit's files, what it has to do, and what it took to get so far."""
+        try:
+            return self._begin(unit, held)
+        except Vanished:
+            return self._begin(unit, held)
+
+    def _begin(self, unit: WorkUnit, held: ExitStack) -> tuple[Sandbox, Work, Account]:
         scan = unit.leaf.scan
         began = self._clock()
         files = held.enter_context(self._cache.hold_checked(scan, unit.segments))

@@ -25,8 +25,8 @@ from lakerunner.services.statements import ends_inside, split_statements
 
 HISTORY_LINES = 2000
 HELP = r"""SELECT ...;       ask; a statement ends with a semicolon and may have many lines
-\d                the tables
-\d TABLE          its columns, their types and what they mean
+\d, \dt           the tables; so does SHOW TABLES;
+\d TABLE          its columns, their types and what they mean; DESCRIBE TABLE; lists its attributes too
 \format [FORMAT]  how answers are shown: table, json, ndjson or csv
 \timing           whether to say how long an answer took
 \?                this; commands may stand between the lines of a statement
@@ -45,6 +45,7 @@ class Prompt:
         self._interrupt = Interrupt()
         self._commands: dict[str, Callable[[str], None]] = {
             "d": self._describe,
+            "dt": lambda _: self._describe(""),
             "format": self._format,
             "timing": self._time,
             "?": lambda _: _say(HELP),

@@ -394,7 +394,11 @@ SELECT * FROM spark_catalog.default.logs
 SELECT * FROM global_temp.logs
 
 -- engine: spark
-SHOW TABLES
+SHOW TABLES IN global_temp
+
+DESCRIBE '{{b_segment}}'
+
+SHOW COLUMNS FROM sqlite_master
 
 -- engine: spark
 ADD JAR '/tmp/x.jar'

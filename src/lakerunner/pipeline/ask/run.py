@@ -81,7 +81,7 @@ class SparkQueries:
         if rows.num_rows > self._limits.max_rows:
             raise TooLarge(
                 f"the answer has more than {self._limits.max_rows} rows, limit query_max_rows: "
-                "ask for less with LIMIT or WHERE"
+                "return fewer with LIMIT or WHERE"
             )
         return rows
 

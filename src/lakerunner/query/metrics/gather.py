@@ -49,7 +49,7 @@ class MetricsGather:
         self._points = 0
         workers = {worker.name: worker for worker in self._known.here()}
         if not workers:
-            raise Unavailable("no query worker is there: see the setting workers")
+            raise Unavailable("no query workers available (setting `workers`)")
         if len(units) == 1:
             return [self._unit(units[0], 0, workers)]
         at_once = min(_AT_ONCE, _AT_ONCE_PER_WORKER * len(workers), len(units))

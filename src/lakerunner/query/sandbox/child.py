@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -36,11 +37,21 @@ _BATCH_BYTES = 16 << 20
 _ROW_BYTES = 64 << 20  # as many as a whole answer in JSON may have
 _MESSAGE_CHARACTERS = 4096
 _INTERRUPT_EVERY = 0.01
+_JSON_ERROR = re.compile(r"([A-Za-z][A-Za-z ]*? Error: )(\{.*\})", re.DOTALL)
+_EXPLAIN = "EXPLAIN (FORMAT json) "
 _STREAM_SCAN = '"name": "PYTHON_ARROW_SCAN"'
 
 
 class _Cancelled(Exception):
     """The server wants no more of this request."""
+
+
+class _Refused(Exception):
+    """DuckDB's error of `_EXPLAIN` and the SQL."""
+
+    def __init__(self, cause: duckdb.Error) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class Child:
@@ -67,7 +78,7 @@ class Child:
                 except BrokenPipeError:
                     return
                 except BaseException as error:  # noqa: BLE001 - reported to the server, which decides what it means
-                    send_json(self._data, ERROR, _described(error))
+                    send_json(self._data, ERROR, _described(error, str(request.get("sql", ""))))
 
     def _answer(self, request: dict[str, Any], streams: list[socket.socket]) -> None:
         with closing(self._root.cursor()) as connection:
@@ -95,7 +106,7 @@ class Child:
         check_sql(connection, sql, {*request["views"], *names})
         if names:
             _keep_what_is_read_twice(connection, sql, names)
-        rows = connection.sql(sql)
+        rows = _bound(connection, sql)
         types = arrow_types(connection, tuple(map(str, rows.types)))
         schema = _with_unique_names(pa.schema(list(zip(rows.columns, types, strict=True))))
         send_batches(self._data, schema, () if request["bind"] else self._batches(rows, schema))
@@ -154,8 +165,7 @@ def _incoming(stream: socket.socket) -> pa.RecordBatchReader:
 def _keep_what_is_read_twice(connection: duckdb.DuckDBPyConnection, sql: str, relations: list[str]) -> None:
     """Put the streams into tables where DuckDB would read one twice: a stream can be read once. How often the SQL reads
     one is seen in DuckDB's own plan, which may share the rows of what stands in it twice, or the reverse."""
-    (plan,) = connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
-    if str(plan[1]).count(_STREAM_SCAN) <= len(relations):
+    if _plan(connection, sql).count(_STREAM_SCAN) <= len(relations):
         return
     for name in relations:
         connection.execute(f"CREATE TEMP TABLE kept AS SELECT * FROM {quoted(name)}")
@@ -163,12 +173,29 @@ def _keep_what_is_read_twice(connection: duckdb.DuckDBPyConnection, sql: str, re
         connection.execute(f"ALTER TABLE kept RENAME TO {quoted(name)}")
 
 
+def _plan(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    try:
+        (plan,) = connection.execute(f"{_EXPLAIN}{sql}").fetchall()
+    except duckdb.Error as error:
+        raise _Refused(error) from None
+    return str(plan[1])
+
+
+def _bound(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """A relation's error has no place, that of its plan has one."""
+    try:
+        return connection.sql(sql)
+    except (duckdb.BinderException, duckdb.ConversionException):
+        _plan(connection, sql)
+        raise
+
+
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in pieces that the server holds without harm; a single row may be larger, up to _ROW_BYTES."""
     if batch.nbytes <= _BATCH_BYTES or batch.num_rows <= 1:
         if batch.nbytes > _ROW_BYTES:
             size, most = batch.nbytes >> 20, _ROW_BYTES >> 20
-            raise TooLarge(f"a row has {size} MiB, more than the {most} allowed: ask for less")
+            raise TooLarge(f"a row has {size} MiB, more than the {most} allowed: select fewer or smaller columns")
         yield batch
         return
     middle = batch.num_rows // 2
@@ -212,8 +239,14 @@ def _syntax(connection: duckdb.DuckDBPyConnection, request: dict[str, Any]) -> d
 _ASKED = {"types": _types, "syntax": _syntax}
 
 
-def _described(error: BaseException) -> dict[str, str]:
-    """What the server needs to name the error (query/failures.py): its kind, and DuckDB's own text."""
+def _described(error: BaseException, sql: str) -> dict[str, Any]:
+    """What the server needs to name the error (query/failures.py): its kind, DuckDB's own text, and the character of
+    the SQL at which it stands, if DuckDB says so."""
+    if isinstance(error, _Refused):
+        error, sql = error.cause, f"{_EXPLAIN}{sql}"
+        before = len(_EXPLAIN)
+    else:
+        before = 0
     match error:
         case _Cancelled():
             kind = "cancelled"
@@ -230,4 +263,20 @@ def _described(error: BaseException) -> dict[str, str]:
         case _:
             kind = "fault"
     message = error.message if isinstance(error, UserError) else str(error) or type(error).__name__
-    return {"kind": kind, "message": message[:_MESSAGE_CHARACTERS]}
+    message, at = _read_error(message)
+    # DuckDB counts bytes.
+    character = None if at is None else max(0, len(sql.encode()[:at].decode(errors="ignore")) - before)
+    return {"kind": kind, "message": message[:_MESSAGE_CHARACTERS], "at": character}
+
+
+def _read_error(message: str) -> tuple[str, int | None]:
+    """DuckDB's text and the place, of an error that it gives as JSON (instance.py); others as they are."""
+    found = _JSON_ERROR.fullmatch(message.strip())
+    try:
+        given = json.loads(found[2]) if found else {}
+    except ValueError:
+        given = {}
+    if not found or "exception_message" not in given:
+        return message, None
+    position = given.get("position")
+    return f"{found[1]}{given['exception_message']}", int(position) if position else None

@@ -34,6 +34,7 @@ def open_instance() -> duckdb.DuckDBPyConnection:
     """An instance with our macros and kernels, without limits yet. No thread is started."""
     root = duckdb.connect(":memory:", config=_ALWAYS)
     root.execute("SET GLOBAL TimeZone = 'UTC'")  # a connection has its own otherwise
+    root.execute("SET GLOBAL errors_as_json = true")  # which say where in the SQL they are (child.py)
     # A footer never changes, and a file's name is its segment's: reading it again is half of a small query's time.
     root.execute("SET GLOBAL parquet_metadata_cache = true")
     for macro in MACROS:

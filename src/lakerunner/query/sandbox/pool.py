@@ -110,7 +110,10 @@ class Sandboxes:
             return too_long(self.limits.seconds)
         end = sandbox.end()
         if sandbox.held_too_much:
-            return TooLarge("all queries together need more than sandbox_memory, and this one held most: ask for less")
+            return TooLarge(
+                "all queries together used more than sandbox_memory, and this one most of it: "
+                "narrow its time range or select less"
+            )
         return ended(end.status, end.resident_bytes, self.limits)
 
     def warm(self) -> None:

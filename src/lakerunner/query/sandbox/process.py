@@ -29,7 +29,7 @@ import orjson
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.frames import BrokenStream, receive_frame
-from lakerunner.query.held import HeldFile
+from lakerunner.query.held import HeldFile, Vanished
 from lakerunner.query.sandbox.confine import FILES, SPILL
 from lakerunner.query.sandbox.protocol import CANCEL, END, ERROR, REQUEST, VALUE, socket_pair
 
@@ -235,6 +235,8 @@ class Sandbox:
         try:
             for id_, file in files.items():
                 os.link(file.path, linked[id_].path)
+        except FileNotFoundError as error:
+            raise Vanished("a file of the segment cache, or the sandbox's directory, was removed") from error
         except OSError as error:
             raise Unavailable(
                 f"a segment's file cannot be linked ({error.strerror}): the worker's cache and spill directories "
@@ -244,9 +246,12 @@ class Sandbox:
 
     def clean(self) -> bool:
         """Take away the files of the work that ended; False if the sandbox spilled or is not sound."""
-        for path in (self.directory / FILES).iterdir():
-            path.unlink()
-        return self.sound and not any((self.directory / SPILL).iterdir())
+        try:
+            for path in (self.directory / FILES).iterdir():
+                path.unlink(missing_ok=True)
+            return self.sound and not any((self.directory / SPILL).iterdir())
+        except FileNotFoundError:  # someone removed its directory, which it alone could use
+            return False
 
     def close(self) -> None:
         """Closing twice is fine."""
@@ -261,6 +266,9 @@ class Sandbox:
 
     @property
     def alive(self) -> bool:
+        """Whether it runs, and still has its directory: one that is made in its place would be closed to it."""
+        if not all((self.directory / name).is_dir() for name in (FILES, SPILL)):
+            return False
         return self._end is None and not select.select([self._process], [], [], 0)[0]
 
     @property

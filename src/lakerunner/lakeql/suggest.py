@@ -1,0 +1,59 @@
+"""What a column that is not there may have meant: by what people call it elsewhere, else by its spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+_CLOSE = 0.6
+_TIME = ("timestamp",)
+_SERVICE = ("service_name",)
+_NAME = ("name", "metric_name", "event_name")
+# Columns in the order in which they are looked for; what is quoted is an attribute.
+_SYNONYMS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("level", "lvl", "log_level", "loglevel", "severitytext", "priority", "sev"), ("severity",)),
+    **dict.fromkeys(("msg", "text", "line", "log", "log_line", "content", "body"), ("message", "status_message")),
+    **dict.fromkeys(("ts", "time", "_time", "datetime", "date", "start_time", "starttime", "start", "t"), _TIME),
+    **dict.fromkeys(("end", "end_time", "endtime"), ("end_timestamp",)),
+    **dict.fromkeys(("observed", "observed_time", "received"), ("observed_timestamp",)),
+    **dict.fromkeys(("service", "svc", "app", "application", "servicename"), _SERVICE),
+    **dict.fromkeys(("latency", "elapsed", "took", "duration_ns", "duration_ms", "duration_nano"), ("duration",)),
+    **dict.fromkeys(("operation", "operation_name", "span_name", "spanname", "event"), _NAME),
+    **dict.fromkeys(("metric", "metricname"), ("metric_name",)),
+    **dict.fromkeys(("status", "error", "code"), ("status_code", "severity")),
+    **dict.fromkeys(("trace", "traceid"), ("trace_id",)),
+    **dict.fromkeys(("span", "spanid"), ("span_id",)),
+    **dict.fromkeys(("parent", "parent_id", "parentid", "parentspanid"), ("parent_span_id",)),
+    **dict.fromkeys(("tags", "labels", "attrs", "attribute", "fields"), ("attributes",)),
+    **dict.fromkeys(("resource", "resources"), ("resource_attrs",)),
+    **dict.fromkeys(("org", "organization", "tenant", "tenant_id"), ("organization_id",)),
+    "scope": ("scope_name",),
+    "name": _NAME,
+    "message": ("status_message",),
+    "type": ("metric_type",),
+    **dict.fromkeys(("host", "hostname", "host_name", "node"), ('"host.name"',)),
+    **dict.fromkeys(("pod", "pod_name"), ('"k8s.pod.name"',)),
+    **dict.fromkeys(("namespace", "namespace_name"), ('"k8s.namespace.name"',)),
+    **dict.fromkeys(("container", "container_name"), ('"k8s.container.name"',)),
+}
+
+
+def no_column(name: str, owners: Sequence[str], columns: Collection[str], attribute: str) -> str:
+    """The message about a column that `owners`, the tables and aliases at that place, do not have. `attribute`: how the
+    attribute of this name would be written, "" if it can be none."""
+    holders = f"{' and '.join(owners)} {'has' if len(owners) == 1 else 'have'}"
+    synonyms = _SYNONYMS.get(name, ())
+    meant = next((one for one in synonyms if one in columns or (attribute and one.startswith('"'))), None)
+    near = meant or closest(name, columns)
+    sentences = [f"{holders} no column {name}." if owners else f"there is no column {name} here."]
+    if near:
+        sentences.append(f"Did you mean {near}?")
+    if attribute:
+        sentences.append(f"For the attribute, write {attribute} in double quotes.")
+    return " ".join(sentences) if len(sentences) > 1 else sentences[0].rstrip(".")
+
+
+def closest(name: str, columns: Collection[str], cutoff: float = _CLOSE) -> str | None:
+    """The column whose spelling is nearest."""
+    near = get_close_matches(name, sorted(columns), n=1, cutoff=cutoff)
+    return near[0] if near else None

@@ -1,0 +1,62 @@
+"""The tables, or the columns of one, as an answer; with a table's columns, the attributes that its newest rows have.
+
+Which attributes there are is taken from the columns of segments, which the index knows: no file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from lakerunner.lakeql.catalog import Listing
+from lakerunner.lakeql.tables import TABLES, Kind
+from lakerunner.model.segment import Column, Segment
+from lakerunner.model.signal import SCOPES
+from lakerunner.model.time import HOUR_NS, TimeRange
+from lakerunner.plan.scan import Scan
+from lakerunner.query.account import Account
+
+DAY_NS = 24 * HOUR_NS
+_MOST_ATTRIBUTES = 1_000
+
+
+class Listed:
+    """An Answer (query/answer.py)."""
+
+    def __init__(self, listing: Listing, attributes: Iterable[tuple[str, ...]] = (), account: Account | None = None):
+        self.schema = pa.schema([(name, pa.string()) for name in listing.columns()])
+        self._rows = [*listing.rows(), *attributes]
+        self.account = account or Account()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        columns = [pa.array(column, pa.string()) for column in zip(*self._rows, strict=True)]
+        yield pa.record_batch(columns, schema=self.schema)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def newest(listing: Listing, now_ns: int) -> Scan:
+    """The rows of the last day, of which no column is read."""
+    return Scan("newest", TABLES[listing.table].spec.name, TimeRange(now_ns - DAY_NS, now_ns), ())
+
+
+def attribute_rows(listing: Listing, segments: Iterable[Segment]) -> list[tuple[str, str, str]]:
+    """The attributes that have columns of their own in these segments, by how a query reads them."""
+    sets = {id(segment.columns): segment.columns for segment in segments}
+    stored = {column for columns in sets.values() for column in columns if column.type}
+    maps = {column.scope: column.name for column in TABLES[listing.table].columns if column.kind is Kind.MAP}
+    types: dict[str, set[str]] = {}
+    for scope in SCOPES:
+        for column in _beginning(stored, scope.prefix):
+            key = column.name.removeprefix(scope.prefix).replace("'", "''")
+            types.setdefault(f"{maps[scope.map_column]}['{key}']", set()).add(column.type)
+    named = sorted(types.items())[:_MOST_ATTRIBUTES]
+    return [
+        (name, "VARCHAR", f"attribute of the last 24 hours, sent as {', '.join(sorted(sent))}") for name, sent in named
+    ]
+
+
+def _beginning(columns: Iterable[Column], prefix: str) -> list[Column]:
+    return [column for column in columns if column.name.startswith(prefix)]

@@ -1,0 +1,64 @@
+"""What DuckDB refuses is refused at its place in the user's text, in words that name nothing of ours."""
+
+from __future__ import annotations
+
+import pytest
+from sample_lake import NOW, OWN, START, Lake, Record
+
+from lakerunner.model.errors import UserError
+from lakerunner.query.engine import Engine, Question
+from lakerunner.query.failures import EngineError
+from lakerunner.query.located import located
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    lake = Lake(tmp_path_factory.mktemp("small"))
+    lake.add([Record(START, message="é", attributes=(("n", "1"), ("k.k", "2")), trace_id=b"1" * 16), Record(START + 1)])
+    return lake.engine()
+
+
+ERRORS = {
+    "SELECT count(count(*)) FROM logs": "aggregate function calls cannot be nested (line 1, column 14)",
+    'SELECT count(*) AS "n", count("n") FROM logs': "aggregate function calls cannot be nested (line 1, column 8)",
+    "SELECT 'é',\n sum(message) FROM logs": "sum does not take VARCHAR: cast its arguments (line 2, column 2)",
+    "SELECT message + 1 FROM logs": "+ does not take VARCHAR, INTEGER: cast its arguments (line 1, column 16)",
+    "SELECT 1 FROM logs WHERE severity = 'INFO' AND lower(message, 2) = ''": (
+        "lower does not take VARCHAR, INTEGER: cast its arguments (line 1, column 48)"
+    ),
+    "SELECT count(*), 'é'\nFROM logs WHERE message::INT > 1": (
+        "Could not convert string 'é' to INT32 when casting from source column message (line 2, column 17)"
+    ),
+    "SELECT message, count(*) FROM logs": (
+        "message must be in GROUP BY or in an aggregate, such as any_value(message) (line 1, column 8)"
+    ),
+    'SELECT "k.k", count(*) FROM logs': (
+        "attributes['k.k'] must be in GROUP BY or in an aggregate, such as any_value(attributes['k.k']) "
+        "(line 1, column 8)"
+    ),
+    'SELECT count(*) AS n FROM logs GROUP BY severity ORDER BY "n"': (
+        "attributes['n'] must be in GROUP BY or in an aggregate, such as any_value(attributes['n']). "
+        "For the name that AS gives, write n without quotes (line 1, column 59)"
+    ),
+    "SELECT count(*) FROM logs WHERE count(*) > 1": "WHERE clause cannot contain aggregates! (line 1, column 33)",
+    "SELECT severity_number = 'x' FROM logs": "Could not convert string 'x' to INT32 (line 1, column 26)",
+    "SELECT timestamp IN (SELECT message FROM logs) FROM logs": (
+        "Cannot compare values of type TIMESTAMP_NS and VARCHAR in IN/ANY/ALL clause - an explicit cast is required "
+        "(line 1, column 22)"
+    ),
+    "SELECT regexp_matches(message, '(') FROM logs": "missing ): (",
+}
+
+
+@pytest.mark.parametrize("sql", ERRORS)
+def test_errors_of_the_engine(sql: str, small: Engine) -> None:
+    with pytest.raises(UserError) as refused:
+        list(small.sql(OWN, Question(sql, NOW)))
+    assert str(refused.value) == ERRORS[sql]
+    assert type(refused.value) is UserError
+
+
+def test_a_name_of_ours_is_never_shown() -> None:
+    message = 'column "scan_1.trace_id.bytes" and scan_2.group0 of "scan_12" and "scan_1.scope_attributes[\\A\'b]"'
+    shown = located(EngineError(message), "SELECT 1")
+    assert str(shown) == "column trace_id and this expression of this expression and scope_attrs['A'b']"
