@@ -34,11 +34,22 @@ def test_pairs_from_the_environment() -> None:
     assert settings.store_options == {"endpoint": "http://h:1", "key": "a=b"}
 
 
+def test_flags_are_true_or_false(tmp_path: Path) -> None:
+    config = tmp_path / "lakerunner.toml"
+    config.write_text("promql_delayed_name_removal = true\n")
+    from_file = {"LAKERUNNER_CONFIG": str(config)}
+    assert load_settings(from_file).promql_delayed_name_removal is True
+    name = "LAKERUNNER_PROMQL_DELAYED_NAME_REMOVAL"
+    assert load_settings({**from_file, name: "False"}).promql_delayed_name_removal is False
+    assert load_settings({name: "true"}).promql_delayed_name_removal is True
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
         ({"LAKERUNNER_STOER": "x"}, "unknown setting LAKERUNNER_STOER: did you mean store?"),
         ({"LAKERUNNER_BOX_MAX_OBJECTS": "many"}, "setting box_max_objects: 'many' is not int"),
+        ({"LAKERUNNER_PROMQL_DELAYED_NAME_REMOVAL": "on"}, "setting promql_delayed_name_removal: 'on' is not bool"),
         ({"LAKERUNNER_CONFIG": "absent.toml"}, "config file absent.toml cannot be read"),
     ],
 )

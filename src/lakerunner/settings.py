@@ -91,6 +91,9 @@ class Settings:
     metrics_max_samples: int = _setting(
         50_000_000, "samples that one PromQL query holds in memory at most, 16 bytes each"
     )
+    promql_delayed_name_removal: bool = _setting(
+        False, "metric names go when a PromQL query ends, as with Prometheus' feature of that name; else at once"
+    )
     metrics_cache_bytes: int = _setting(
         512 << 20, "memory of a query worker for samples it has read, 16 bytes each; 0: none are kept"
     )
@@ -177,6 +180,8 @@ def _typed(name: str, value: Any) -> Any:
             return _routes(value)
         if isinstance(default, Path):
             return Path(value).expanduser()
+        if isinstance(default, bool):
+            return _flag(value)
         if isinstance(default, dict):
             return _pairs(value) if isinstance(value, str) else {k: str(v) for k, v in value.items()}
         return type(default)(value)
@@ -195,6 +200,15 @@ def _routes(value: Any) -> Routes:
         return Routes.parse(value)
     except UserError as error:
         raise UserError(f"setting routes: {error}") from error
+
+
+def _flag(value: Any) -> bool:
+    """true or false, of the config file or as text."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise ValueError(value)
+    return value
 
 
 def _pairs(text: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ from rollup_oracle import RollupLake, points_of, rolled_up
 from sample_lake import OWN
 from tiered_lake import HOUR, MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, roll_up, same, series, small, tiered
 
-from lakerunner.model.errors import Unavailable
+from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.tier import RAW, TIERS, window_end
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.pieces import Piece, Untiered, from_batch, to_batch
@@ -275,6 +275,17 @@ def test_the_widest_tier_and_why_no_wider(tmp_path: Path) -> None:
     assert answer.reads[0].reason == "raw points are asked for"
     _, answer = ask(made, "absent(up)", STEPS, raw=False)
     assert answer.reads[0].reason == "the samples themselves are asked for"
+
+
+def test_names_go_from_what_windows_give_as_from_what_samples_give(tmp_path: Path) -> None:
+    made = small(tmp_path / "lake", series("up", NUMBERS, False), series("down", NUMBERS, False))
+    text = 'count(max_over_time({__name__=~"up|down"}[5m]))'
+    for raw in (True, False):
+        with pytest.raises(UserError, match="vector cannot contain metrics with the same labelset"):
+            ask(made, text, STEPS, raw=raw)
+    assert read_of(made, "count by (__name__) (max_over_time(up[5m]))").tier == 5 * MINUTE
+    made.engine.delayed_names = True
+    assert read_of(made, text).tier == 5 * MINUTE
 
 
 def test_while_the_index_is_away_what_it_said_before_serves(tmp_path: Path) -> None:

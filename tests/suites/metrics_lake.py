@@ -175,7 +175,7 @@ class MemoryAnswer:
             part = Steps(start, min(start + length - steps.step, steps.last), steps.step)
             expression = resolve(parse(question.text), steps, question.instant)
             source = _Source(self.lake, self.organization)
-            value, notes = evaluate(expression, part, source, FUNCTIONS, question.lookback_ms)
+            value, notes = evaluate(expression, part, source, FUNCTIONS, lookback=question.lookback_ms)
             self.notes = tuple(dict.fromkeys([*self.notes, *notes.all()]))
             if isinstance(value, Vector) and not question.instant:
                 value = in_order(value)

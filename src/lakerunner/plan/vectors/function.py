@@ -39,6 +39,10 @@ class Evaluation(Protocol):
     def bounds(self) -> Bounds:
         """What a value may hold."""
 
+    @property
+    def delayed_names(self) -> bool:
+        """Whether names go when the evaluation ends, not at once."""
+
     def evaluate(self, expression: Expression, steps: Steps) -> Value: ...
 
     def kind(self, expression: Expression) -> Kind: ...

@@ -23,6 +23,7 @@ from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
 from lakerunner.plan.vectors.evaluate import Evaluator, finished, in_order, kind_of
 from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher, Selector
 from lakerunner.plan.vectors.function import Function, Source
+from lakerunner.plan.vectors.names import distinct_series
 from lakerunner.plan.vectors.notes import Note, Notes
 from lakerunner.plan.vectors.ranges import windowed
 from lakerunner.plan.vectors.split import Fragment, split
@@ -73,7 +74,8 @@ class MetricsLimits:
 
 class MetricsEngine:
     """Safe to use from many threads. Of how many parts a query is, `shard_rows` and the segments say, not the workers:
-    so it is the same to the last bit, whoever works it out."""
+    so it is the same to the last bit, whoever works it out. `delayed_names`: as Prometheus' feature
+    promql-delayed-name-removal."""
 
     def __init__(
         self,
@@ -83,12 +85,14 @@ class MetricsEngine:
         *,
         functions: Mapping[str, Function] = FUNCTIONS,
         shard_rows: int = SHARD_ROWS,
+        delayed_names: bool = False,
     ) -> None:
         self.segments = segments
         self.workers = workers
         self.limits = limits
         self.functions = functions
         self.shard_rows = shard_rows
+        self.delayed_names = delayed_names
         self.refusals = Refusals()
 
     def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
@@ -202,7 +206,8 @@ class _Asked:
         return Group(steps, value)
 
     def _evaluated(self, steps: Steps, *, fold: bool) -> Value:
-        parts = split(self._expression, steps, self._engine.functions, fold=fold)
+        engine = self._engine
+        parts = split(self._expression, steps, engine.functions, fold=fold, delayed_names=engine.delayed_names)
         notes = Notes()
         given = [self._fetching.fragment(fragment, notes) for fragment in parts.fragments]
         evaluator = self._fetching.evaluator(self._fetching, given)
@@ -255,12 +260,19 @@ class Fetching:
 
     def evaluator(self, source: Source, given: Sequence[Value] = ()) -> Evaluator:
         bounds = Bounds(self.engine.limits.max_samples, self._check_time)
-        return Evaluator(source, self.engine.functions, lookback=self.question.lookback_ms, given=given, bounds=bounds)
+        return Evaluator(
+            source,
+            self.engine.functions,
+            lookback=self.question.lookback_ms,
+            given=given,
+            bounds=bounds,
+            delayed_names=self.engine.delayed_names,
+        )
 
     def fragment(self, fragment: Fragment, notes: Notes) -> Vector:
         reach = _Reach()
         self.evaluator(reach).evaluate(fragment.expression, fragment.steps)
-        task = Evaluate(fragment.expression, fragment.steps, self.question.lookback_ms)
+        task = Evaluate(fragment.expression, fragment.steps, self.question.lookback_ms, self.engine.delayed_names)
         pieces = self._fragment(reach.selection, task) if reach.selection else []
         for piece in pieces:
             notes.add(piece.notes)
@@ -271,7 +283,10 @@ class Fetching:
             return SPLITS[fragment.expression.op].fold(fragment.expression, partials, notes)
         vectors = [piece.value for piece in pieces if isinstance(piece.value, Vector)]
         self._check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
-        return joined_vectors(vectors, len(fragment.steps))
+        vector = joined_vectors(vectors, len(fragment.steps))
+        if self.engine.delayed_names:
+            return vector
+        return distinct_series(fragment.expression, vector, self.engine.functions)
 
     def _fragment(self, selection: Selection, task: Evaluate) -> list[Piece]:
         """From the widest tier that gives the same; where it turns out that it does not, from samples."""
