@@ -252,7 +252,7 @@ class Fetching:
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
         selection = Selection(matchers, start, end)
-        guarded = Guarded(RAW, None, "the samples themselves are asked for")
+        guarded = Guarded(RAW, None, "this part of the query needs every sample")
         pieces = self._raw(selection, Fetch(), expression_text(Selector(matchers)), guarded)
         samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
         self._check(len(samples), len(samples.times))
@@ -293,7 +293,7 @@ class Fetching:
         text = expression_text(task.expression)
         guarded = guard(task.expression, task.steps, self.engine.functions)
         if self.question.raw:
-            guarded = Guarded(RAW, None, "raw points are asked for")
+            guarded = Guarded(RAW, None, "the request has tier=raw")
         if not guarded.tier:
             return self._raw(selection, task, text, guarded)
         wanted, reach = Wanted(self.organization, text, guarded.tier), (selection.start, selection.end)
@@ -302,7 +302,7 @@ class Fetching:
             return self._raw(selection, task, text, Guarded(RAW, None, known), whole)
         pick = self._pick_tiers(selection, guarded.tier)
         if pick is None:
-            why = "the index cannot be reached: it knows where rollups are"
+            why = "the index is unavailable, which knows where rollups are"
             return self._raw(selection, task, text, Guarded(RAW, None, why))
         self._note(text, guarded, selection, pick, pick.tiles)
         all_raw = tuple(pick.tiles) == (RAW,)
