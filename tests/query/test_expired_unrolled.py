@@ -28,7 +28,8 @@ from lakerunner.query.failures import Limits
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import CardinalityQuestion, MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine
-from lakerunner.query.metrics.reads import lines, to_json
+from lakerunner.query.metrics.read_lines import lines
+from lakerunner.query.metrics.reads import to_json
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker

@@ -22,8 +22,9 @@ from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.tier import RAW, TIERS, window_end
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.pieces import Piece, Untiered, from_batch, to_batch
+from lakerunner.query.metrics.read_lines import lines
 from lakerunner.query.metrics.reading import SegmentFile
-from lakerunner.query.metrics.reads import Read, lines, to_json
+from lakerunner.query.metrics.reads import Read, to_json
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import Fetch, MetricsUnit
 

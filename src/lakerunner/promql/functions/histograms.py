@@ -28,8 +28,8 @@ from lakerunner.plan.vectors.expression import Kind, Span, bare
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.histogram_quantile import NanFact, fraction, quantile, quotient, variance
-from lakerunner.plan.vectors.histogram_text import number_text
 from lakerunner.plan.vectors.notes import Note, Notes, Raised
+from lakerunner.plan.vectors.numerals import number_text
 from lakerunner.plan.vectors.united import united
 from lakerunner.plan.vectors.values import Scalar, Steps, String, Vector
 
