@@ -43,13 +43,14 @@ from lakerunner.query.metrics.answer import (
     Listing,
     MetricsAnswer,
     MetricsQuestion,
+    StoredSamples,
 )
 from lakerunner.query.metrics.cardinality import Counting
 from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.expiry import expiry_notes, gone, unrolled
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.groups import in_groups
-from lakerunner.query.metrics.joined import joined_samples, joined_vectors
+from lakerunner.query.metrics.joined import distinct_samples, joined_samples, joined_vectors
 from lakerunner.query.metrics.lists import Asked, Lists, Selectors
 from lakerunner.query.metrics.pieces import Piece, Untiered
 from lakerunner.query.metrics.reads import Read, Reads
@@ -134,6 +135,20 @@ class MetricsEngine:
 
     def exemplars(self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int) -> Listing:
         return self._lists(organization, start_ms, end_ms, now_ns).exemplars(selectors, self.limits.max_series)
+
+    def samples(
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int
+    ) -> StoredSamples:
+        question = MetricsQuestion("", Steps(end_ms, end_ms), True, now_ns)
+        fetching = Fetching(self, organization, question)
+        try:
+            found = distinct_samples([fetching.select(one, start_ms - 1, end_ms) for one in selectors])
+            fetching.check(len(found), len(found.times))
+            reads = fetching.reads.all()
+            notes = expiry_notes([(read.fragment, read.gone, read.unrolled) for read in reads])
+            return StoredSamples(found, notes, fetching.account)
+        finally:
+            fetching.close()
 
     def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
         return Counting(self.segments, self.workers, organization, question).answer()
@@ -255,7 +270,7 @@ class Fetching:
         guarded = Guarded(RAW, None, "this part of the query needs every sample")
         pieces = self._raw(selection, Fetch(), expression_text(Selector(matchers)), guarded)
         samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
-        self._check(len(samples), len(samples.times))
+        self.check(len(samples), len(samples.times))
         return samples
 
     def evaluator(self, source: Source, given: Sequence[Value] = ()) -> Evaluator:
@@ -282,7 +297,7 @@ class Fetching:
                 return joined_vectors((), len(fragment.steps))
             return SPLITS[fragment.expression.op].fold(fragment.expression, partials, notes)
         vectors = [piece.value for piece in pieces if isinstance(piece.value, Vector)]
-        self._check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
+        self.check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
         vector = joined_vectors(vectors, len(fragment.steps))
         if self.engine.delayed_names:
             return vector
@@ -386,7 +401,7 @@ class Fetching:
         self.picked += found.account
         return found
 
-    def _check(self, series: int, points: int) -> None:
+    def check(self, series: int, points: int) -> None:
         limits = self.engine.limits
         if points > limits.max_samples:
             raise too_many_samples(limits.max_samples)
