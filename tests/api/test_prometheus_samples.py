@@ -44,18 +44,24 @@ CUSTOM = Histogram(
 )
 
 
+def lake_at(now: int) -> MemoryLake:
+    """Samples of every kind, half a minute before now."""
+    made, t = MemoryLake(), now - 30_000
+    made.add({NAME: "up", "job": "a", "instance": "x:1"}, [(t - 30_000, 1.0), (t, 0.25)])
+    made.add({NAME: "up", "job": 'b"\\\n'}, [(t, 1e21)])
+    made.add({NAME: "http.size", "k8s.pod": "p", "instance": "i"}, [(t, 1e-7)])
+    made.add({NAME: "gone", "instance": "i"}, [(t - 30_000, 1.0), (t, float(STALE))])
+    made.add({NAME: "old", "instance": "i"}, [(now - 300_001, 1.0)])
+    made.add({NAME: "odd", "instance": "1"}, [(t, math.inf)])
+    made.add({NAME: "odd", "instance": "2"}, [(t, math.nan)])
+    made.add({NAME: "native", "instance": "i"}, [(t, 2.0), (t + 1, NATIVE)])
+    made.add({NAME: "custom", "instance": "i"}, [(t, CUSTOM)])
+    return made
+
+
 @pytest.fixture(scope="module")
 def lake() -> MemoryLake:
-    made = MemoryLake()
-    made.add({NAME: "up", "job": "a", "instance": "x:1"}, [(T - 30_000, 1.0), (T, 0.25)])
-    made.add({NAME: "up", "job": 'b"\\\n'}, [(T, 1e21)])
-    made.add({NAME: "http.size", "k8s.pod": "p", "instance": "i"}, [(T, 1e-7)])
-    made.add({NAME: "gone", "instance": "i"}, [(T - 30_000, 1.0), (T, float(STALE))])
-    made.add({NAME: "old", "instance": "i"}, [(NOW - 300_001, 1.0)])
-    made.add({NAME: "odd", "instance": "1"}, [(T, math.inf)])
-    made.add({NAME: "odd", "instance": "2"}, [(T, math.nan)])
-    made.add({NAME: "native", "instance": "i"}, [(T, 2.0), (T + 1, NATIVE)])
-    made.add({NAME: "custom", "instance": "i"}, [(T, CUSTOM)])
+    made = lake_at(NOW)
     made.add({NAME: "up", "job": "theirs", "instance": "t"}, [(T, 1.0)], OTHER.id)
     return made
 

@@ -35,10 +35,10 @@ _MESSAGE = "io.prometheus.write.v2.Request"
 
 
 @contextmanager
-def prometheus(work: Path, *, delayed_names: bool = True) -> Iterator[str]:
+def prometheus(work: Path, *, delayed_names: bool = True, config: str = _CONFIG) -> Iterator[str]:
     """Its address. Empty at the start."""
     work.mkdir(parents=True)
-    (work / "prometheus.yml").write_text(_CONFIG)
+    (work / "prometheus.yml").write_text(config)
     url = f"http://127.0.0.1:{free_port()}"
     arguments = [
         f"--config.file={work / 'prometheus.yml'}",
