@@ -16,7 +16,7 @@ from metric_lake import NS, T0, MetricLake, gauge, metric
 from sample_lake import OWN
 
 from lakerunner.model.errors import Busy, Corrupt, Lost, TooLarge, Unavailable, UserError
-from lakerunner.model.labels import labels_text
+from lakerunner.model.labels import labels_text, value_of
 from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import TimeRange
@@ -240,6 +240,18 @@ def test_series_that_are_the_same_without_their_names_are_found_whoever_has_them
                 asked(delayed, text)
         else:
             assert list(shown(asked(delayed, text))) == (["{}"] if text.startswith("sum") else [])
+
+
+def test_stored_samples_of_several_selectors_have_each_series_once(lake: MetricLake, workers: list[Named]) -> None:
+    name, host = Matcher("__name__", "=", "temperature"), Matcher("host", "=~", "h[12]")
+    selectors, time = [(name, host), (name, Matcher("host", "=", "h1"))], (T0 + MINUTE, T0 + 4 * MINUTE)
+    found = engine_of(lake, workers, shard_rows=400).samples(OWN, selectors, *time, T0 * NS)
+    assert [value_of(labels, "host") for labels in found.samples.labels] == ["h1", "h2"]
+    assert found.samples.times.tolist() == [T0 + n * MINUTE for n in range(1, 5)] * 2
+    assert (found.notes, found.account.missing) == ((), ())
+    few = engine_of(lake, workers, limits={"max_samples": 11})
+    with pytest.raises(TooLarge, match="metrics_max_samples"):
+        few.samples(OWN, selectors, *time, T0 * NS)
 
 
 def _close(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> bool:

@@ -6,8 +6,8 @@ is in the header `lakerunner-warnings`: neither form has a place for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from anyio import to_thread
@@ -26,8 +26,7 @@ from lakerunner.api.prometheus_response import account_warnings, whole
 from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.time import MS_NS
-from lakerunner.plan.vectors.values import NO_SAMPLES
-from lakerunner.query.account import Account
+from lakerunner.plan.vectors.values import NO_SAMPLES, Samples
 from lakerunner.query.metrics.answer import LOOKBACK_MS, MetricsLake, StoredSamples
 
 PROTOBUF = "application/x-protobuf"
@@ -70,19 +69,26 @@ class StoredSeries:
             raise Refused(BAD_DATA, f"{len(queries)} queries; at most {MAX_SELECTORS} can be read at once")
 
         def made() -> Made:
-            found = [self._found(caller, query, now_ns) for query in queries]
-            message = read_response([one.samples for one in found])
-            return pa.Codec("snappy").compress(message, asbytes=True), found
+            known: list[StoredSamples] = []
+            message = read_response(self._results(caller, queries, now_ns, known))
+            return pa.Codec("snappy").compress(message, asbytes=True), known
 
         body, found = await self._within(request, caller, made)
         headers = {"content-type": PROTOBUF, "content-encoding": "snappy", "cache-control": "no-store"}
         return Response(body, headers=headers | _warned(found))
 
-    def _found(self, caller: Caller, query: ReadQuery, now_ns: int) -> StoredSamples:
-        start, end = max(query.start_ms, MIN_MS + 1), min(query.end_ms, MAX_MS)
-        if end < start:
-            return StoredSamples(NO_SAMPLES, (), Account())
-        return self.lake.samples(caller.organization.id, [query.matchers], start, end, now_ns)
+    def _results(
+        self, caller: Caller, queries: Sequence[ReadQuery], now_ns: int, known: list[StoredSamples]
+    ) -> Iterator[Samples]:
+        """The samples of each query, one after the other; the rest of what was found goes into `known`."""
+        for query in queries:
+            start, end = max(query.start_ms, MIN_MS + 1), min(query.end_ms, MAX_MS)
+            if end < start:
+                yield NO_SAMPLES
+                continue
+            found = self.lake.samples(caller.organization.id, [query.matchers], start, end, now_ns)
+            known.append(replace(found, samples=NO_SAMPLES))
+            yield found.samples
 
     async def _within(self, request: Request, caller: Caller, work: Callable[[], Made]) -> Made:
         """The work is not stopped by a client that leaves; its slot is held until it has ended."""

@@ -7,7 +7,7 @@ over. An answer has raw samples, stale markers too; histograms are written as th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -27,6 +27,7 @@ MAX_BYTES = 64 << 20  # of an answer, before it is packed
 _OPS: tuple[Literal["=", "!=", "=~", "!~"], ...] = ("=", "!=", "=~", "!~")
 _RESULT, _SERIES, _LABEL, _SAMPLE, _HISTOGRAM = tag(1, DELIMITED), tag(1, DELIMITED), tag(1, DELIMITED), 0x12, b"\x22"
 _FIRST_6, _PAST_6 = 1 << 35, 1 << 42  # times of 1971 to 2109 are varints of six bytes
+_LEAST_SAMPLE = 13  # bytes of a sample at least
 _PLAIN_SAMPLE = np.dtype([("head", "V3"), ("value", "<f8"), ("time_tag", "u1"), ("time", "u1", 6)])
 
 
@@ -50,21 +51,24 @@ def read_request(data: bytes) -> tuple[list[ReadQuery], list[int]]:
     return queries, accepted
 
 
-def read_response(results: Sequence[Samples]) -> bytes:
-    """One result for each query, in order."""
+def read_response(results: Iterable[Samples]) -> bytes:
+    """One result for each query, in order; each is written before the next is taken."""
     size, parts = 0, []
     for samples in results:
+        _check_size(size + _LEAST_SAMPLE * len(samples.times))
         series = []
         for row, labels in enumerate(samples.labels):
-            one = _series(labels, samples, slice(*samples.offsets[row : row + 2].tolist()))
-            size += len(one) + 16
-            if size > MAX_BYTES:
-                raise TooLarge(
-                    f"the answer of remote read is larger than {MAX_BYTES >> 20} MiB: ask for fewer series or less time"
-                )
-            series.append(delimited(_SERIES, one))
+            series.append(delimited(_SERIES, _series(labels, samples, slice(*samples.offsets[row : row + 2].tolist()))))
+            size += len(series[-1])
+            _check_size(size)
         parts.append(delimited(_RESULT, b"".join(series)))
     return b"".join(parts)
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_BYTES:
+        limit = f"{MAX_BYTES >> 20} MiB"
+        raise TooLarge(f"the answer of remote read is larger than {limit}: ask for fewer series or less time")
 
 
 # ---- what is asked

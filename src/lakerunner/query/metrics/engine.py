@@ -142,11 +142,13 @@ class MetricsEngine:
         question = MetricsQuestion("", Steps(end_ms, end_ms), True, now_ns)
         fetching = Fetching(self, organization, question)
         try:
-            found = distinct_samples([fetching.select(one, start_ms - 1, end_ms) for one in selectors])
-            fetching.check(len(found), len(found.times))
+            found: list[Samples] = []
+            for matchers in selectors:
+                found.append(fetching.select(matchers, start_ms - 1, end_ms))
+                fetching.check(sum(map(len, found)), sum(len(one.times) for one in found))
             reads = fetching.reads.all()
             notes = expiry_notes([(read.fragment, read.gone, read.unrolled) for read in reads])
-            return StoredSamples(found, notes, fetching.account)
+            return StoredSamples(distinct_samples(found), notes, fetching.account)
         finally:
             fetching.close()
 
