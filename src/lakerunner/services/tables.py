@@ -1,5 +1,7 @@
-"""Rows as a table that fits the terminal. This part of showing rows needs rich, which is slow to import: show.py does
-when there is a table."""
+"""Rows as a table that fits the terminal.
+
+This part of showing rows needs rich, which is slow to import: show.py imports this module when there is a table.
+"""
 
 from __future__ import annotations
 

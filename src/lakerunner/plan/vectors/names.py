@@ -39,10 +39,10 @@ def unnamed(vector: Vector) -> Vector:
 
 
 def unnamed_series(vector: Vector, *, at_all_steps: bool = False) -> Vector:
-    """As `distinct` of `unnamed`, for a vector whose series were distinct by their labels: where all of them are of one
-    metric they are without its name, too, and need not be compared."""
+    """As `distinct` of `unnamed`, for a vector whose series were distinct by their labels: where all of them have one
+    name, or none, they are distinct without it, too, and need not be compared."""
     first = value_of(vector.labels[0], NAME) if len(vector) else ""
-    one_metric = first and vector.drop_name.all() and all(value_of(one, NAME) == first for one in vector.labels)
+    one_metric = vector.drop_name.all() and all(value_of(one, NAME) == first for one in vector.labels)
     return unnamed(vector) if one_metric else distinct(unnamed(vector), at_all_steps=at_all_steps)
 
 
