@@ -1,4 +1,4 @@
-"""Samples as they are stored, for other Prometheis: /federate in text, remote read in protobuf.
+"""Samples as they are stored, for Prometheus servers that read from the lake: /federate in text, and remote read.
 
 An answer is whole, or an error. What a reader must know of it beyond (that it may be old, that some of it has expired)
 is in the header `lakerunner-warnings`: neither form has a place for it.

@@ -194,7 +194,7 @@ class Evaluator:
         return negated(operand) if self.delayed_names else unnamed_series(negated(operand))
 
     def _as_given(self, value: Value) -> Value:
-        """Whoever gives the value sees to it that its series are distinct."""
+        """Take names off what is given, whose series are compared where it is made (names.distinct_series)."""
         return value if self.delayed_names or not isinstance(value, Vector) else unnamed(value)
 
     def _of_samples(self, call: Call, steps: Steps) -> Vector:
