@@ -36,8 +36,8 @@ test-all: setup ## all tests, the slow ones too, on newly drawn examples
 conformance: setup ## scripts of load and eval through the engine; SCRIPTS="FILE-OR-FOLDER ..." for others
 	@CALLER=$(PWD) PYTHONPATH=tests $(BIN)/python -m conformance.run $(SCRIPTS)
 
-fuzz-promql: setup ## random queries beside a real Prometheus (make peers); QUERIES=10000 SEED=1 HTTP=
-	@PYTHONPATH=tests $(BIN)/python -m fuzz.promql.run --queries $(or $(QUERIES),10000) --seed $(or $(SEED),1) $(if $(HTTP),--http)
+fuzz-promql: setup ## random queries beside a real Prometheus (make peers); QUERIES=10000 SEED=1 HTTP= NAMES=
+	@PYTHONPATH=tests $(BIN)/python -m fuzz.promql.run --queries $(or $(QUERIES),10000) --seed $(or $(SEED),1) $(if $(HTTP),--http) $(if $(NAMES),--names-at-once)
 
 check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
 	$(BIN)/ruff format --check src tests bench

@@ -49,13 +49,14 @@ WRONG = {
     "LAKERUNNER_OTLP_GRPC_PORT": "70000",
     "LAKERUNNER_ROUTES": "[",
     "LAKERUNNER_QUERY_SPARK": "yes",
+    "LAKERUNNER_PROMQL_DELAYED_NAME_REMOVAL": "on",
     "LAKERUNNER_UNIT_MAX_BYTES": "2000",
     "LAKERUNNER_CACHE_MAX_BYTES": "1000",
     "LAKERUNNER_WORKER_KEYS": "hunter2",
     "DATABASE_URL": "mysql://lake:hunter2@db/lake",
 }
 SAID = """\
-17 settings are wrong:
+18 settings are wrong:
   config = 'absent.toml' ($LAKERUNNER_CONFIG) cannot be read: No such file or directory
   database_url = 'mysql://lake:****@db/lake' ($DATABASE_URL) is not a PostgreSQL URL: write \
 postgresql://user:password@host:port/database
@@ -74,6 +75,7 @@ spark://host:port, k8s://... or yarn
   otlp_grpc_port = '70000' ($LAKERUNNER_OTLP_GRPC_PORT) is not a port: write 1 to 65535, or 0 for a free one
   routes = '[' ($LAKERUNNER_ROUTES) cannot be used: it is not JSON: Expecting value: line 1 column 2 (char 1)
   query_spark = 'yes' ($LAKERUNNER_QUERY_SPARK) is unknown: write on or off
+  promql_delayed_name_removal = 'on' ($LAKERUNNER_PROMQL_DELAYED_NAME_REMOVAL) is not true or false
   worker_keys = '****' ($LAKERUNNER_WORKER_KEYS) is unknown: did you mean worker_key?
   unit_max_bytes = '2000' ($LAKERUNNER_UNIT_MAX_BYTES) is more than cache_max_bytes, which is 1000: lower it, or raise \
 cache_max_bytes"""
@@ -102,6 +104,16 @@ def test_a_reading_keeps_what_is_right_and_says_where_it_comes_from(tmp_path: Pa
         f"log_level = '3' (config file {config}) is not text",
         f"stoer = 'x' (config file {config}) is unknown: did you mean store?",
     ]
+
+
+def test_flags_are_true_or_false(tmp_path: Path) -> None:
+    config = tmp_path / "lakerunner.toml"
+    config.write_text("promql_delayed_name_removal = true\n")
+    from_file = {"LAKERUNNER_CONFIG": str(config)}
+    assert load_settings(from_file).promql_delayed_name_removal is True
+    name = "LAKERUNNER_PROMQL_DELAYED_NAME_REMOVAL"
+    assert load_settings({**from_file, name: "False"}).promql_delayed_name_removal is False
+    assert load_settings({name: "true"}).promql_delayed_name_removal is True
 
 
 @pytest.mark.parametrize(

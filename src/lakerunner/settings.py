@@ -178,6 +178,11 @@ class Settings:
     metrics_max_samples: int = _setting(
         50_000_000, "Most samples that one PromQL query holds in memory, 16 bytes each.", must_be.positive
     )
+    promql_delayed_name_removal: bool = _setting(
+        False,
+        "true: PromQL removes metric names when a query ends, as Prometheus does with its feature of this name. "
+        "false: at once, as Prometheus does by default.",
+    )
     metrics_cache_bytes: int = _setting(
         512 << 20, "Memory of a query worker for samples that it has read, 16 bytes each. 0: off.", must_be.zero_or_more
     )

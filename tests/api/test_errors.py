@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.api.errors import error_body, error_from
+from lakerunner.api.errors import error_body
 from lakerunner.api.prometheus_errors import refused
-from lakerunner.model.errors import Corrupt, TooLong, Unavailable
+from lakerunner.model.errors import Corrupt, TooLong, Unavailable, error_from
 
 
 def test_an_error_of_a_kind_of_its_own_travels_as_the_kind_it_is() -> None:

@@ -23,6 +23,8 @@ from lakerunner.api.app import build_app
 from lakerunner.api.body import BodyLimit, read_body
 from lakerunner.api.http_protocol import PIPELINE_MAX, Bounds
 from lakerunner.api.server import HttpServer, bind
+from lakerunner.services.parts import http_bounds
+from lakerunner.settings import load_settings
 from servers.lake import wait_until
 from suites.raw_http import Connection, asked, connected
 
@@ -193,7 +195,9 @@ def test_a_client_that_waits_for_100_continue_is_not_slow() -> None:
 
 
 def test_an_idle_connection_outlives_a_scrape_interval_and_not_much_more() -> None:
+    """The default of every port: the API, OTLP over HTTP, and /metrics beside either."""
     assert Bounds().idle_seconds >= 75
+    assert http_bounds(load_settings({})).idle_seconds == Bounds().idle_seconds
     with served(Bounds(idle_seconds=1)) as server, connected(server.url) as connection:
         connection.send(GET)
         assert connection.answer().status == 200

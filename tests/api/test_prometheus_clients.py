@@ -14,8 +14,11 @@ import httpx
 import pytest
 
 from api.test_prometheus_api import BAD, NOW, RANGE, UP
-from conformance.peer import prometheus
+from api.test_prometheus_samples import NATIVE, PLAIN, UTF8, lake_at
+from conformance.peer import prometheus, write
+from conformance.script import Sample, State
 from lakerunner.api.formats.series_rows import warm
+from lakerunner.model.labels import NAME
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from servers.peers import peer, run_peer
 from suites.metrics_lake import MemoryLake, metrics_server, sample_lake
@@ -172,8 +175,9 @@ SAME = [
     ("label/U__a_zz_/values", {}),
     ("labels", {"start": "2", "end": "1"}),
     ("metadata", {"limit": "x"}),
-    ("rules", {}),
-    ("alerts", {}),
+    ("status/tsdb", {"limit": "0"}),
+    ("status/tsdb", {"limit": "x"}),
+    ("status/tsdb", {"limit": "10001"}),
     ("format_query", {"query": "sum(a)by(b)+1"}),
     ("series", {"match[]": "nothing"}),
 ]
@@ -192,6 +196,65 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
 def test_a_real_prometheus_answers_the_same(both: tuple[str, str], path: str, given: dict[str, str]) -> None:
     theirs, ours = (httpx.get(f"{base}/{path}", params=given, timeout=60) for base in both)
     assert (ours.status_code, _in_order(ours)) == (theirs.status_code, _in_order(theirs))
+
+
+@pytest.mark.parametrize("path", ["targets", "targets/metadata", "scrape_pools", "rules", "alerts", "alertmanagers"])
+def test_what_is_not_there_has_the_form_of_a_real_prometheus(both: tuple[str, str], path: str) -> None:
+    theirs, ours = (httpx.get(f"{base}/{path}").json() for base in both)
+    assert len(ours.pop("infos")) == 1
+    assert ours == theirs
+
+
+@pytest.fixture(scope="module")
+def both_filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A real Prometheus and ours with the same samples, of just now."""
+    warm()
+    now = int(time.time() * 1000)
+    lake, work = lake_at(now), tmp_path_factory.mktemp("filled")
+    lake.add({NAME: "pure", "instance": "i"}, [(now - 20_000, NATIVE)])
+    series = {
+        labels: tuple(Sample(at, value) for at, value in points)
+        for labels, points in lake.series_of[DEFAULT_ORGANIZATION.id].items()
+    }
+    with prometheus(work / "theirs") as theirs, metrics_server(lake, now * 1_000_000) as ours:
+        write(theirs, State(work, 0, series))
+        yield theirs, f"{ours}/prometheus"
+
+
+@pytest.mark.parametrize("headers", [PLAIN, UTF8], ids=["underscores", "utf-8"])
+def test_federation_is_that_of_a_real_prometheus(both_filled: tuple[str, str], headers: dict[str, str]) -> None:
+    given = {
+        "match[]": ['{__name__=~".+", __name__!="pure"}', "up"]
+    }  # of several histograms it writes the last for all
+    theirs, ours = (httpx.get(f"{base}/federate", params=given, headers=headers) for base in both_filled)
+    assert ours.text == theirs.text
+    assert ours.headers["content-type"] == theirs.headers["content-type"]
+
+
+def test_the_head_is_counted_as_by_a_real_prometheus(both_filled: tuple[str, str]) -> None:
+    theirs, ours = (httpx.get(f"{base}/api/v1/status/tsdb?limit=100").json()["data"] for base in both_filled)
+    heads = [one.pop("headStats") for one in (theirs, ours)]
+    assert heads[0]["numSeries"] == heads[1]["numSeries"]
+    assert heads[0]["numLabelPairs"] == heads[1]["numLabelPairs"]
+    by_size = [
+        {name: sorted(rows, key=lambda row: (-row["value"], row["name"])) for name, rows in one.items()}
+        for one in (theirs, ours)
+    ]
+    assert by_size[0] == by_size[1]
+
+
+def test_a_real_prometheus_reads_from_us(both_filled: tuple[str, str], tmp_path: Path) -> None:
+    """But for series of numbers and histograms: of those its remote-read client passes over one kind."""
+    theirs, ours = both_filled
+    config = f"remote_read: [{{url: '{ours}/api/v1/read', read_recent: true}}]\n"
+    with prometheus(tmp_path / "reader", config=config) as reader:
+        for query in ("up", "http.size".join(('{"', '"}')), "pure[5m]", "histogram_sum(custom)", "gone", "odd[5m]"):
+            given = {"query": query, "time": str(time.time())}
+            found = [httpx.get(f"{base}/api/v1/query", params=given).json() for base in (theirs, reader)]
+            assert [one["status"] for one in found] == ["success"] * 2, found
+            rows = [sorted(one["data"]["result"], key=lambda row: str(row["metric"])) for one in found]
+            assert rows[0] == rows[1], query
+            assert rows[0] or query == "gone"
 
 
 def _in_order(response: httpx.Response) -> str:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from api.test_prometheus_samples import federated, named, read, request_of, results
 from lakerunner.api.formats.series_rows import warm
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import METRICS
@@ -143,6 +144,34 @@ def test_another_organizations_metrics_are_never_told(served: Served) -> None:
         assert (REQUESTS in names) != theirs
     found = served.prometheus("query", query='{__name__=~".*secret.*"}', time=SECONDS + 240)
     assert found["result"] == []
+
+
+def test_stored_samples_of_segments_are_read_and_federated(served: Served) -> None:
+    body = request_of(
+        *(named(name, START // 1_000_000, NOW // 1_000_000) for name in (REQUESTS, "secret_x", "sizes_bytes"))
+    )
+    requests, secret, sizes = results(read(f"{served.url}/prometheus", body, **{"x-api-key": "own"}))
+    assert [(labels["http_route"], points) for labels, points, _ in requests] == [
+        (route, [(1000 * (SECONDS + 60 * n), float(n * rate)) for n in range(5)])
+        for route, rate in (("/a", 2), ("/b", 10))
+    ]
+    assert secret == []
+    ((_, _, native),) = sizes
+    assert [(one.schema, one.count_float, list(one.custom_values)) for one in native.histograms] == [(-53, 3.0, [1.0])]
+    head = served.prometheus("status/tsdb", limit=2)
+    series = served.prometheus("series", match='{__name__=~".+"}')
+    assert head["headStats"]["numSeries"] == len(series)
+    assert {"name": REQUESTS, "value": 2} in head["seriesCountByMetricName"]
+    assert head["headStats"]["chunkCount"] > 0
+    with metrics_server(served.engine, START + 250_000_000_000, keys=KEYS) as url:
+        found = federated(f"{url}/prometheus", REQUESTS, **{"x-api-key": "own"})
+    assert found.text.splitlines() == [
+        f"# TYPE {REQUESTS} untyped",
+        *(
+            f'{REQUESTS}{{http_route="{route}",instance="cart-1",job="shop/cart"}} {value} {1000 * (SECONDS + 240)}'
+            for route, value in (("/a", 8), ("/b", 40))
+        ),
+    ]
 
 
 def test_metadata_that_remote_write_sent_apart_is_told_of_the_metric(tmp_path: Path) -> None:

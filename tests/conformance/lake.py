@@ -56,9 +56,9 @@ _WORKER_KEY = "known-to-api-and-workers"
 
 @dataclass
 class ScriptedLake:
-    """`keys` of the organizations, by state."""
+    """`keys` of the organizations, by state; `urls` by whether names go when an evaluation ends."""
 
-    url: str
+    urls: Mapping[bool, str]
     workers: list[Process]
     keys: Mapping[State, str]
     client: httpx.Client
@@ -75,7 +75,7 @@ class ScriptedLake:
         return set(answer["data"]["stats"]["lakerunner"]["workers"])
 
     def _address(self, state: State) -> Address:
-        return Address(f"{self.url}/prometheus", {"authorization": f"Bearer {self.keys[state]}"})
+        return Address(f"{self.urls[state.delayed_names]}/prometheus", {"authorization": f"Bearer {self.keys[state]}"})
 
 
 @contextmanager
@@ -98,17 +98,20 @@ def scripted_lake(directory: Path, cases: Iterable[Case], *, by_spark: bool) -> 
         workers = [stack.enter_context(_worker(directory, port, environment)) for port in ports]
         for worker in workers:
             worker.wait_for('"ready"')
-        server = stack.enter_context(_served(directory, index, [f"http://127.0.0.1:{port}" for port in ports]))
-        yield ScriptedLake(server.url, workers, keys, stack.enter_context(httpx.Client(timeout=120)))
+        addresses = [f"http://127.0.0.1:{port}" for port in ports]
+        urls = {
+            delayed: stack.enter_context(_served(directory, index, addresses, delayed)).url for delayed in (True, False)
+        }
+        yield ScriptedLake(urls, workers, keys, stack.enter_context(httpx.Client(timeout=120)))
 
 
 @contextmanager
-def _served(directory: Path, index: Index, workers: Sequence[str]) -> Iterator[HttpServer]:
+def _served(directory: Path, index: Index, workers: Sequence[str], delayed_names: bool) -> Iterator[HttpServer]:
     """Prometheus' API, as query-api has it but for the size of parts."""
     values = {"home": directory, "org_queries_per_second": 1e6, "key_cache_seconds": 3600.0}
     settings = load_settings({}, values)
     remote = RemoteWorkers(Addresses(lookups(",".join(workers))), _WORKER_KEY, 120)
-    engine = MetricsEngine(KnownSegments(index), remote, shard_rows=1)
+    engine = MetricsEngine(KnownSegments(index), remote, shard_rows=1, delayed_names=delayed_names)
     who = authenticator(open_key_cache(settings, index), "0.0.0.0")  # where a key is needed
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     api = PrometheusApi(engine, who, now_ns, open_query_limits(settings), most, lambda: True)

@@ -25,19 +25,20 @@ from servers.peers import running_peer
 from servers.ports import free_port
 
 _FEATURES = (
-    "promql-experimental-functions,promql-delayed-name-removal,promql-extended-range-selectors,"
-    "promql-binop-fill-modifiers,use-start-timestamps,st-storage,histograms-st-encoding,xor2-encoding"
+    "promql-experimental-functions,promql-extended-range-selectors,promql-binop-fill-modifiers,"
+    "use-start-timestamps,st-storage,histograms-st-encoding,xor2-encoding"
 )
+_DELAYED_NAMES = ",promql-delayed-name-removal"
 OURS = ("sketches.test",)  # scripts of functions that Prometheus has not
 _CONFIG = "storage: {tsdb: {out_of_order_time_window: 100w}}\n"
 _MESSAGE = "io.prometheus.write.v2.Request"
 
 
 @contextmanager
-def prometheus(work: Path) -> Iterator[str]:
+def prometheus(work: Path, *, delayed_names: bool = True, config: str = _CONFIG) -> Iterator[str]:
     """Its address. Empty at the start."""
     work.mkdir(parents=True)
-    (work / "prometheus.yml").write_text(_CONFIG)
+    (work / "prometheus.yml").write_text(config)
     url = f"http://127.0.0.1:{free_port()}"
     arguments = [
         f"--config.file={work / 'prometheus.yml'}",
@@ -46,7 +47,7 @@ def prometheus(work: Path) -> Iterator[str]:
         "--storage.tsdb.retention.time=100y",
         "--web.enable-remote-write-receiver",
         f"--web.remote-write-receiver.accepted-protobuf-messages={_MESSAGE}",
-        f"--enable-feature={_FEATURES}",
+        f"--enable-feature={_FEATURES}{_DELAYED_NAMES if delayed_names else ''}",
     ]
     with running_peer("prometheus", arguments, f"{url}/-/ready", work / "log"):
         yield url
@@ -69,9 +70,11 @@ def failures_of(cases: Sequence[Case], work: Path) -> Iterator[Failure]:
     """The cases of one script to which Prometheus says otherwise."""
     for number in sorted({case.state.number for case in cases}):
         same_state = [case for case in cases if case.state.number == number]
-        with prometheus(work / f"{same_state[0].path.stem}-{number}") as url, httpx.Client(timeout=60) as client:
-            if same_state[0].state.series:
-                write(url, same_state[0].state)
+        state, place = same_state[0].state, work / f"{same_state[0].path.stem}-{number}"
+        started = prometheus(place, delayed_names=state.delayed_names)
+        with started as url, httpx.Client(timeout=60) as client:
+            if state.series:
+                write(url, state)
             subject = HttpSubject(client, lambda _, url=url: Address(url, {}))  # type: ignore[misc]
             for case in same_state:
                 reason = problem(case, subject, same_as_shown, moved=False)

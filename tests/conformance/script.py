@@ -1,4 +1,5 @@
-"""The grammar of PromQL scripts: `load`, `clear`, `eval` and what is expected of each.
+"""The grammar of PromQL scripts: `load`, `clear`, `eval` and what is expected of each. Ours alone is
+`disable promql-delayed-name-removal`, which holds from there to the end of the script.
 
 Comes in: the text of a script. Goes out: its cases, each with the data it is asked of. What always holds: a state is
 all that was loaded since the last `clear`; cases that follow each other without a `load` share theirs.
@@ -30,11 +31,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class State:
-    """What is loaded: the samples of each series, by time. `number` counts the states of one script."""
+    """What is loaded: the samples of each series, by time. `number` counts the states of one script. `delayed_names`:
+    asked with Prometheus' feature promql-delayed-name-removal."""
 
     script: Path
     number: int
     series: Mapping[Labels, tuple[Sample, ...]] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    delayed_names: bool = True
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Case:
         return f"{self.path.name}:{self.line}"
 
 
+_DISABLE = "disable promql-delayed-name-removal"
 _LOAD = re.compile(r"load(_with_nhcb)?\s+(.+)", re.IGNORECASE)
 _INSTANT = re.compile(r"eval(?:_(fail|warn|ordered|info))?\s+instant\s+at\s+(.+?)\s+(.+)")
 _RANGE = re.compile(r"eval(?:_(fail|warn|info))?\s+range\s+from\s+(.+)\s+to\s+(.+)\s+step\s+(.+?)\s+(.+)")
@@ -108,6 +112,7 @@ class _Reader:
     def __init__(self, path: Path, lines: list[str]) -> None:
         self._path, self._lines, self._line = path, lines, 0
         self._state = State(path, 0)
+        self._delayed_names = True
         self._cases: list[Case] = []
 
     def cases(self) -> list[Case]:
@@ -124,7 +129,10 @@ class _Reader:
 
     def _command(self, line: str) -> None:
         if line.lower() == "clear":
-            self._state = State(self._path, self._state.number + 1)
+            self._next({})
+        elif line == _DISABLE:
+            self._delayed_names = False
+            self._next(self._state.series)
         elif found := _LOAD.fullmatch(line):
             self._load(duration_ms(found[2]), bool(found[1]))
         elif found := _INSTANT.fullmatch(line):
@@ -175,7 +183,10 @@ class _Reader:
         for labels, samples in loaded.items():
             by_time = {one.time: one for one in (*series.get(labels, ()), *samples)}
             series[labels] = tuple(by_time[time] for time in sorted(by_time))
-        self._state = State(self._path, self._state.number + 1, MappingProxyType(series))
+        self._next(series)
+
+    def _next(self, series: Mapping[Labels, tuple[Sample, ...]]) -> None:
+        self._state = State(self._path, self._state.number + 1, MappingProxyType(dict(series)), self._delayed_names)
 
     # eval
 

@@ -44,7 +44,9 @@ class EngineSubject:
             kind = kind_of(expression, FUNCTIONS)
             if not instant and kind not in (Kind.SCALAR, Kind.VECTOR):
                 raise UserError(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
-            value, notes = evaluate(resolve(expression, steps, instant), steps, self._source, FUNCTIONS)
+            value, notes = evaluate(
+                resolve(expression, steps, instant), steps, self._source, FUNCTIONS, delayed_names=state.delayed_names
+            )
             return answered(value, steps, notes, query, instant=instant)
         except UserError as error:
             return Answer(error=error.message)

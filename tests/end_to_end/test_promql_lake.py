@@ -13,7 +13,7 @@ from conformance.lake import WORKERS, ScriptedLake, scripted_lake
 from conformance.run import Failure, scripts
 from conformance.script import Case, read_script
 
-FEW = ("staleness.test", "native_histograms.test", "sketches.test")
+FEW = ("staleness.test", "names_at_once.test", "native_histograms.test", "sketches.test")
 PATHS = scripts([])
 
 

@@ -174,7 +174,7 @@ def test_once_raw_points_have_expired(lake: Tiered) -> None:
     )
     told = (
         "PromQL warning: irate(load[5m]): raw points up to 2026-01-01 02:59:45 UTC have expired by retention and are "
-        "not in this answer; rollups of them are left, but do not serve it: irate needs the samples themselves"
+        "not in this answer; rollups of them are left, but cannot answer it: irate needs every sample"
     )
     refused = lake.ask("irate(load[5m])", step)
     assert refused["warnings"] == [told]

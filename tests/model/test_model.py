@@ -95,6 +95,13 @@ def test_labels_are_sorted_and_unique() -> None:
     labels = labels_of({"__name__": "up", "__unit__": "s", "job": "a"})
     assert (value_of(labels, "job"), value_of(labels, "pod")) == ("a", "")
     assert without_name(labels) == (("job", "a"),)
+    for own in (
+        {"Zone": "z", "__name__": "m", "job": "a"},
+        {"__name__": "m", "__type__": "t", "job": "a"},
+        {"job": "a"},
+    ):
+        kept = {name: value for name, value in own.items() if not name.startswith("__")}
+        assert without_name(labels_of(own)) == labels_of(kept)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,9 @@ from lakerunner.plan.vectors.histogram_arithmetic import (
 )
 from lakerunner.plan.vectors.histogram_bounds import exponential_bound
 from lakerunner.plan.vectors.histogram_check import checked
-from lakerunner.plan.vectors.histogram_text import histogram_text, json_buckets, json_number, number_text, script_text
+from lakerunner.plan.vectors.histogram_text import histogram_text, json_buckets, script_text
 from lakerunner.plan.vectors.histogram_trim import trimmed_lower, trimmed_upper
+from lakerunner.plan.vectors.numerals import json_number, number_text
 
 
 def side(first: int, *counts: float) -> Buckets:

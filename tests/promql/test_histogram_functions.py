@@ -58,7 +58,7 @@ def call(
     ]  # fmt: skip
     written = tuple(Selector((), span=Span(n + 1, n + 2)) for n in range(len(arguments)))
     notes = Notes()
-    evaluation = cast("Evaluation", SimpleNamespace(notes=notes))
+    evaluation = cast("Evaluation", SimpleNamespace(notes=notes, delayed_names=True))
     found = TABLE[name].evaluate(
         Called(Call(name, written), tuple(given), Steps(0, (steps - 1) * 1000, 1000), evaluation)
     )

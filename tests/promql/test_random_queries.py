@@ -11,7 +11,7 @@ from fuzz.promql import ours
 from fuzz.promql.compare import difference
 from fuzz.promql.data import state
 from fuzz.promql.grammar import random_query
-from fuzz.promql.parts import evaluated_in_parts
+from fuzz.promql.parts import InParts
 from fuzz.promql.source import StateSource
 from lakerunner.model.errors import UserError
 from lakerunner.promql.document import document
@@ -51,15 +51,14 @@ def _same_order(tree: Any) -> Any:
 def test_parts_are_the_whole(number: int) -> None:
     """Not a word of the answer may depend on which worker holds which series."""
     chance = random.Random(number)
-    loaded = state(number)
+    delayed_names = number % 2 == 0
+    loaded = state(number, delayed_names=delayed_names)
     whole = StateSource(loaded)
     of = {labels: chance.randrange(3) for labels in loaded.series}
     parts = [StateSource(loaded, [labels for labels in of if of[labels] == part]) for part in range(3)]
     for _ in range(50):
         query = random_query(chance)
-        expected = ours.answer(query, whole)
-        got = ours.answer(
-            query, whole, lambda expression, steps, source: evaluated_in_parts(expression, steps, source, parts)
-        )
+        expected = ours.answer(query, whole, ours.whole(delayed_names=delayed_names))
+        got = ours.answer(query, whole, InParts(parts, delayed_names))
         found = difference(query, got, expected, in_parts=True)
         assert not found, f"{query}\n{found}"

@@ -28,7 +28,8 @@ from lakerunner.query.failures import Limits
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import CardinalityQuestion, MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine
-from lakerunner.query.metrics.reads import lines, to_json
+from lakerunner.query.metrics.read_lines import lines
+from lakerunner.query.metrics.reads import to_json
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
@@ -129,8 +130,8 @@ def test_what_no_window_has_is_warned_of(lake: IndexedLake) -> None:
     assert lake.ask(text, streamed=True)[:2] == (found, warnings)
     assert lines(to_json(answer.reads)) == [
         text,
-        "  tier 1h, not 1d: the range of 3600 s is no multiple of 1d",
-        "  read 1h after 2024-01-01 00:00:00 to 2024-01-01 04:00:00",
+        "  Read 1 h rollups or finer: 1 d rollups need a range that is a multiple of 1 d.",
+        "  read 1 h rollups after 2024-01-01 00:00:00 to 2024-01-01 04:00:00",
         "  expired without being rolled up after 2024-01-01 01:59:59.999000000 to 2024-01-01 02:59:00",
     ]
 

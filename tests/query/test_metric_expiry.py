@@ -11,14 +11,15 @@ from tiered_lake import DAY, HOUR, MINUTE, T0, Tiered, ask, delta, same, series,
 
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.plan.vectors.values import Steps
-from lakerunner.query.metrics.reads import lines, to_json
+from lakerunner.query.metrics.read_lines import lines
+from lakerunner.query.metrics.reads import to_json
 
 EVERY_MINUTE: list[tuple[int, float | None]] = [(T0 + n * MINUTE, float(n)) for n in range(1, 241)]
 LAST = T0 + 4 * HOUR
 HOURLY = Steps(T0 + HOUR, LAST, HOUR)
 UNTIL = "2024-01-01 04:00:00 UTC"
 UP = f"raw points up to {UNTIL} have expired by retention and are not in this answer; "
-UP += "rollups of them are left, but do not serve it"
+UP += "rollups of them are left, but cannot answer it"
 
 
 def made_of(directory: Path, *fills: Any) -> Tiered:
@@ -54,29 +55,29 @@ def test_what_a_tier_serves_is_whole_and_has_no_warning(tmp_path: Path) -> None:
         (
             "max_over_time(up[7m5s])",
             HOURLY,
-            "not 10s: the range of 425 s is no multiple of 10s",
-            "align start and step to 10s and take a range that is a multiple of it",
+            "10 s rollups need a range that is a multiple of 10 s",
+            "align start and step to 10 s and take a range that is a multiple of it",
         ),
         (
             "up",
             Steps(T0 + HOUR, LAST, 7_000),
-            "not 10s: the step of 7 s is no multiple of 10s",
-            "align start and step to 10s",
+            "10 s rollups need a step that is a multiple of 10 s",
+            "align start and step to 10 s",
         ),
         (
             "up offset 11s",
             Steps(LAST, LAST),
-            "not 10s: the first step looks at 1704081589.000 s, which is no multiple of 10s",
-            "align the time and offset to 10s",
+            "10 s rollups need a time minus offset that is a multiple of 10 s",
+            "align the time and offset to 10 s",
         ),
         (
             "up @ 1704070801.500",
             HOURLY,
-            "not 10s: the first step looks at 1704070801.500 s, which is no multiple of 10s",
-            "align the time of @ to 10s",
+            "10 s rollups need an @ time that is a multiple of 10 s",
+            "align the time of @ to 10 s",
         ),
-        ("irate(up[1h])", HOURLY, "irate needs the samples themselves", ""),
-        ("absent(up)", HOURLY, "the samples themselves are asked for", ""),
+        ("irate(up[1h])", HOURLY, "irate needs every sample", ""),
+        ("absent(up)", HOURLY, "this part of the query needs every sample", ""),
     ],
 )
 def test_it_says_up_to_when_why_and_what_to_do(
@@ -88,7 +89,7 @@ def test_it_says_up_to_when_why_and_what_to_do(
 
 def test_raw_points_that_are_asked_for(without_raw: Tiered) -> None:
     assert warnings(without_raw, "max_over_time(up[1h])", HOURLY, raw=True) == [
-        f"max_over_time(up[1h]): {UP}: raw points are asked for"
+        f"max_over_time(up[1h]): {UP}: the request has tier=raw"
     ]
 
 
@@ -97,7 +98,7 @@ def test_what_windows_cannot_give(tmp_path: Path) -> None:
     made.index.expire(RAW, (T0 + 20 * MINUTE) * NS)
     steps = Steps(T0 + 10 * MINUTE, T0 + 20 * MINUTE, 5 * MINUTE)
     (told,) = warnings(made, "rate(sent[5m])", steps)
-    assert told == f"rate(sent[5m]): {UP.replace('04:00', '00:20')}: some of what is selected are deltas"
+    assert told == f"rate(sent[5m]): {UP.replace('04:00', '00:20')}: some selected series have delta temporality"
 
 
 def test_the_tier_that_reaches_back_furthest_is_advised(without_raw: Tiered) -> None:
@@ -105,12 +106,12 @@ def test_the_tier_that_reaches_back_furthest_is_advised(without_raw: Tiered) -> 
         without_raw.index.expire(tier, (T0 + 2 * HOUR) * NS + 1)
         without_raw.index.expire(tier, LAST * NS + 1)
     (told,) = warnings(without_raw, "max_over_time(up[7m5s])", HOURLY)
-    assert told.endswith("align start and step to 5m and take a range that is a multiple of it")
+    assert told.endswith("align start and step to 5 min and take a range that is a multiple of it")
     # The finer windows that would serve this have expired too.
     (told,) = warnings(without_raw, "max_over_time(up[7m])", Steps(T0 + HOUR, LAST, MINUTE))
     assert told == (
-        f"max_over_time(up[7m]): {UP}: not 5m: the range of 420 s is no "
-        "multiple of 5m; align start and step to 5m and take a range that is a multiple of it"
+        f"max_over_time(up[7m]): {UP}: 5 min rollups need a range that is a "
+        "multiple of 5 min; align start and step to 5 min and take a range that is a multiple of it"
     )
 
 
@@ -147,7 +148,7 @@ def test_each_fragment_is_told_once_however_many_groups_it_has(without_raw: Tier
     steps = Steps(T0 + HOUR, LAST, 1_000)
     streamed = warnings(without_raw, "up + max_over_time(up[7m5s])", steps, streamed=True)
     assert sorted(one.split(":")[0] for one in streamed) == ["max_over_time(up[7m5s])", "up"]
-    assert streamed[0].endswith("align start and step to 10s")
+    assert streamed[0].endswith("align start and step to 10 s")
 
 
 def test_what_came_late_and_is_not_rolled_up_yet(without_raw: Tiered) -> None:
@@ -156,7 +157,7 @@ def test_what_came_late_and_is_not_rolled_up_yet(without_raw: Tiered) -> None:
     without_raw.index.all += lake.add(series("up", [(T0 + 90 * MINUTE, 5.0)], False))
     (told,) = warnings(without_raw, "max_over_time(up[1h])", HOURLY)
     assert told == (
-        f"max_over_time(up[1h]): {UP}: what came late there is not rolled up yet; ask again in a few minutes"
+        f"max_over_time(up[1h]): {UP}: late samples there are not rolled up yet; ask again in a few minutes"
     )
 
 
@@ -164,8 +165,8 @@ def test_explain_shows_it(without_raw: Tiered) -> None:
     _, answer = ask(without_raw, "irate(up[1h])", HOURLY, raw=False)
     assert lines(to_json(answer.reads)) == [
         "irate(up[1h])",
-        "  tier raw, irate needs the samples themselves",
-        "  read raw after 2024-01-01 00:00:00 to 2024-01-01 04:00:00",
+        "  Read raw samples: irate needs every sample.",
+        "  read raw samples after 2024-01-01 00:00:00 to 2024-01-01 04:00:00",
         f"  expired up to {UNTIL}",
     ]
 

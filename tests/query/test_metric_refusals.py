@@ -28,7 +28,7 @@ def made(tmp_path: Path) -> Tiered:
 def test_a_refusal_is_known_for_its_time_its_tier_and_its_organization() -> None:
     refusals = Refusals()
     refusals.add(RATE, (0, 100), "deltas", NOON_NS + 5)
-    told = "deltas, as was found at 2024-01-01 12:00:00 UTC"
+    told = "deltas, as found at 2024-01-01 12:00:00 UTC"
     assert refusals.reason(RATE, (50, 150), NOON_NS + SECONDS * SECOND_NS) == told
     assert refusals.reason(RATE, (100, 150), NOON_NS) == ""  # at another time, left-open
     assert refusals.reason(RATE, (99, 150), NOON_NS) == told
@@ -56,13 +56,13 @@ def test_the_least_recently_used_goes_first() -> None:
 def test_the_second_time_raw_points_are_read_at_once(made: Tiered) -> None:
     first, answer = ask(made, "rate(sent[5m])", STEPS, raw=False)
     assert tuple(answer.reads[0].tiles) == (FIVE, RAW)
-    assert answer.reads[0].reason == "some of what is selected are deltas"
+    assert answer.reads[0].reason == "some selected series have delta temporality"
     later = Steps(STEPS.start + FIVE, STEPS.end, FIVE)
     again, answer = ask(made, "rate(sent[5m])", later, raw=False)
     (read,) = answer.reads
     assert (read.tier, read.reason) == (
         RAW,
-        "some of what is selected are deltas, as was found at 2024-01-01 00:00:00 UTC",
+        "some selected series have delta temporality, as found at 2024-01-01 00:00:00 UTC",
     )
     assert read.tiles == {RAW: ((T0 + 10 * MINUTE, T0 + 20 * MINUTE),)}
     same(again, ask(made, "rate(sent[5m])", later, raw=True)[0], exact=True)

@@ -165,7 +165,7 @@ def test_nan_among_the_samples_is_told_and_made_of_points(tmp_path: Path) -> Non
     (read,) = answer.reads
     assert (read.tier, read.reason) == (
         RAW,
-        "some samples are NaN or infinite: windows do not know the sum of the others",
+        "some samples are NaN or infinite, and rollups do not have the sum of the others",
     )
 
 

@@ -18,12 +18,13 @@ from rollup_oracle import RollupLake, points_of, rolled_up
 from sample_lake import OWN
 from tiered_lake import HOUR, MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, roll_up, same, series, small, tiered
 
-from lakerunner.model.errors import Unavailable
+from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.tier import RAW, TIERS, window_end
 from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.pieces import Piece, Untiered, from_batch, to_batch
+from lakerunner.query.metrics.read_lines import lines
 from lakerunner.query.metrics.reading import SegmentFile
-from lakerunner.query.metrics.reads import Read, lines, to_json
+from lakerunner.query.metrics.reads import Read, to_json
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import Fetch, MetricsUnit
 
@@ -222,13 +223,15 @@ def test_histograms_deltas_and_several_sources_are_made_of_samples(
     assert read_of(made, "rate(sent[5m])") == Read(
         "rate(sent[5m])",
         RAW,
-        "some of what is selected are deltas",
+        "some selected series have delta temporality",
         {5 * MINUTE: ((T0 + 5 * MINUTE, T0 + 20 * MINUTE),), RAW: ((T0 + 5 * MINUTE, T0 + 20 * MINUTE),)},
     )
     for text in ("rate(latency_count[5m])", "latency_sum", 'latency_bucket{le="1"}'):
-        assert read_of(made, text).reason.startswith("some of what is selected are not numbers")
+        assert read_of(made, text).reason.startswith("some selected series are histograms, summaries")
     both = small(tmp_path / "two", series("up", NUMBERS, False), collectors=("a", "b"))
-    assert read_of(both, "max_over_time(up[5m])").reason == "a series has points of several sources in one window"
+    assert (
+        read_of(both, "max_over_time(up[5m])").reason == "a series has samples of several sources in one rollup window"
+    )
 
 
 def test_a_series_that_moves_to_another_source_is_made_of_windows(tmp_path: Path) -> None:
@@ -243,28 +246,28 @@ def test_a_series_that_moves_to_another_source_is_made_of_windows(tmp_path: Path
 def test_the_widest_tier_and_why_no_wider(tmp_path: Path) -> None:
     made = small(tmp_path / "lake", series("up", NUMBERS, False), series("calls", NUMBERS, True))
     told = {
-        ("up", STEPS): (5 * MINUTE, "not 1h: the first step looks at 1704067800.000 s, which is no multiple of 1h"),
+        ("up", STEPS): (5 * MINUTE, "1 h rollups need a start time that is a multiple of 1 h"),
         ("up offset 10m", Steps(T0 + 10 * MINUTE, T0 + 10 * MINUTE)): (86_400_000, ""),
         ("up offset 11s", STEPS): (
             RAW,
-            "not 10s: the first step looks at 1704067789.000 s, which is no multiple of 10s",
+            "10 s rollups need a start time minus offset that is a multiple of 10 s",
         ),
-        ("rate(calls_total[7m])", STEPS): (MINUTE, "not 5m: the range of 420 s is no multiple of 5m"),
+        ("rate(calls_total[7m])", STEPS): (MINUTE, "5 min rollups need a range that is a multiple of 5 min"),
         ("rate(calls_total[5m])", Steps(T0, T0 + 20 * MINUTE, 90_000)): (
             10_000,
-            "not 1m: the step of 90 s is no multiple of 1m",
+            "1 min rollups need a step that is a multiple of 1 min",
         ),
-        ("irate(calls_total[5m])", STEPS): (RAW, "irate needs the samples themselves"),
-        ("rate(calls_total[5m] smoothed)", STEPS): (RAW, "it is smoothed: that looks at samples beyond its range"),
+        ("irate(calls_total[5m])", STEPS): (RAW, "irate needs every sample"),
+        ("rate(calls_total[5m] smoothed)", STEPS): (RAW, "smoothed looks at samples outside its range"),
         ("max_over_time(rate(calls_total[5m])[10m:5m])", STEPS): (
             5 * MINUTE,
-            "not 1h: the range of 300 s is no multiple of 1h",
+            "1 h rollups need a range that is a multiple of 1 h",
         ),
         ("timestamp(up)", STEPS): (
             5 * MINUTE,
-            "not 1h: the first step looks at 1704067800.000 s, which is no multiple of 1h",
+            "1 h rollups need a start time that is a multiple of 1 h",
         ),
-        ("quantile_over_time(0.5, up[5m])", STEPS): (RAW, "quantile_over_time needs the samples themselves"),
+        ("quantile_over_time(0.5, up[5m])", STEPS): (RAW, "quantile_over_time needs every sample"),
     }
     for (text, steps), (tier, reason) in told.items():
         found, answer = ask(made, text, steps, raw=False)
@@ -272,9 +275,24 @@ def test_the_widest_tier_and_why_no_wider(tmp_path: Path) -> None:
         (read,) = answer.reads
         assert (read.tier, read.reason) == (tier, reason), text
     _, answer = ask(made, "up", STEPS, raw=True)
-    assert answer.reads[0].reason == "raw points are asked for"
+    assert answer.reads[0].reason == "the request has tier=raw"
+    _, answer = ask(made, "up", Steps(T0 + 15_849, T0 + 15_849), raw=False)
+    assert lines(to_json(answer.reads))[1] == (
+        "  Read raw samples: 10 s rollups need a time that is a multiple of 10 s."
+    )
     _, answer = ask(made, "absent(up)", STEPS, raw=False)
-    assert answer.reads[0].reason == "the samples themselves are asked for"
+    assert answer.reads[0].reason == "this part of the query needs every sample"
+
+
+def test_names_go_from_what_windows_give_as_from_what_samples_give(tmp_path: Path) -> None:
+    made = small(tmp_path / "lake", series("up", NUMBERS, False), series("down", NUMBERS, False))
+    text = 'count(max_over_time({__name__=~"up|down"}[5m]))'
+    for raw in (True, False):
+        with pytest.raises(UserError, match="vector cannot contain metrics with the same labelset"):
+            ask(made, text, STEPS, raw=raw)
+    assert read_of(made, "count by (__name__) (max_over_time(up[5m]))").tier == 5 * MINUTE
+    made.engine.delayed_names = True
+    assert read_of(made, text).tier == 5 * MINUTE
 
 
 def test_while_the_index_is_away_what_it_said_before_serves(tmp_path: Path) -> None:
@@ -291,7 +309,7 @@ def test_while_the_index_is_away_what_it_said_before_serves(tmp_path: Path) -> N
     ask(made, "up", Steps(T0, T0 + 30 * MINUTE, MINUTE), raw=True)
     made.index.away = True
     _, answer = ask(made, "avg_over_time(up[7m])", STEPS, raw=False)
-    assert answer.reads[0].reason == "the index cannot be reached: it knows where rollups are"
+    assert answer.reads[0].reason == "the index is unavailable, which knows where rollups are"
 
 
 def test_a_worker_elsewhere_says_that_windows_cannot_give_it() -> None:

@@ -16,7 +16,7 @@ from metric_lake import NS, T0, MetricLake, gauge, metric
 from sample_lake import OWN
 
 from lakerunner.model.errors import Busy, Corrupt, Lost, TooLarge, Unavailable, UserError
-from lakerunner.model.labels import labels_text
+from lakerunner.model.labels import labels_text, value_of
 from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import TimeRange
@@ -63,6 +63,12 @@ QUERIES = [
     "sort_desc(sum by (host) (requests_total))",
     "count_values('v', round(temperature))",
     "min(temperature) < bool 20",
+    "count by (__name__, host) (rate(requests_total[5m]))",
+]
+COLLIDING = [
+    'sum(rate({__name__=~"requests_total|temperature"}[5m]))',
+    'abs({__name__=~"requests_total|temperature"}) > 1e9',
+    'max_over_time((2 * {__name__=~"requests_total|temperature"})[10m:5m])',
 ]
 
 
@@ -218,6 +224,34 @@ def test_one_worker_three_workers_and_parts_give_the_same_as_all_samples_at_once
     answer = alone.promql(OWN, MetricsQuestion(text, HOURS, False, T0 * NS))
     list(answer)
     assert sorted(note.message for note in answer.notes) == sorted(note.message for note in notes.all())
+
+
+@pytest.mark.parametrize("text", COLLIDING)
+def test_series_that_are_the_same_without_their_names_are_found_whoever_has_them(
+    text: str, lake: MetricLake, workers: list[Named]
+) -> None:
+    """By default; the names of delayed names are there until the aggregation or comparison is done."""
+    for some, rows in ((workers[:1], 10**9), (workers, 400)):
+        with pytest.raises(UserError, match="vector cannot contain metrics with the same labelset"):
+            asked(engine_of(lake, some, shard_rows=rows), text)
+        delayed = engine_of(lake, some, shard_rows=rows, delayed_names=True)
+        if text.startswith("max"):
+            with pytest.raises(UserError, match="vector cannot contain metrics with the same labelset"):
+                asked(delayed, text)
+        else:
+            assert list(shown(asked(delayed, text))) == (["{}"] if text.startswith("sum") else [])
+
+
+def test_stored_samples_of_several_selectors_have_each_series_once(lake: MetricLake, workers: list[Named]) -> None:
+    name, host = Matcher("__name__", "=", "temperature"), Matcher("host", "=~", "h[12]")
+    selectors, time = [(name, host), (name, Matcher("host", "=", "h1"))], (T0 + MINUTE, T0 + 4 * MINUTE)
+    found = engine_of(lake, workers, shard_rows=400).samples(OWN, selectors, *time, T0 * NS)
+    assert [value_of(labels, "host") for labels in found.samples.labels] == ["h1", "h2"]
+    assert found.samples.times.tolist() == [T0 + n * MINUTE for n in range(1, 5)] * 2
+    assert (found.notes, found.account.missing) == ((), ())
+    few = engine_of(lake, workers, limits={"max_samples": 11})
+    with pytest.raises(TooLarge, match="metrics_max_samples"):
+        few.samples(OWN, selectors, *time, T0 * NS)
 
 
 def _close(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> bool:

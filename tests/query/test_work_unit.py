@@ -94,6 +94,6 @@ def test_a_unit_that_is_nested_without_end_is_refused(start: str, levels: int) -
 
 def test_the_deepest_expression_of_promql_is_a_unit() -> None:
     expression = parse("abs(" * 98 + "up" + ")" * 98)
-    task = Evaluate(expression, Steps(0, 60_000, 60_000), 300_000)
+    task = Evaluate(expression, Steps(0, 60_000, 60_000), 300_000, delayed_names=True)
     unit = MetricsUnit(OWN, (), Selection((Matcher("__name__", "=", "up"),), 0, 60_000), task)
     assert unit_from_bytes(unit.to_bytes()) == unit

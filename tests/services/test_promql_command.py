@@ -192,15 +192,15 @@ def test_which_tiers_were_read() -> None:
     steps = Steps(NOW, NOW)
     group = Group(steps, Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
     tiles = {300_000: ((NOW - 600_000, NOW - 300_000),), 0: ((NOW - 300_000, NOW),)}
-    read = Read("rate(a[5m])", 300_000, "not 1h: the range of 300 s is no multiple of 1h", tiles)
+    read = Read("rate(a[5m])", 300_000, "1 h rollups need a range that is a multiple of 1 h", tiles)
     lake.answers["rate(a[5m])"] = ScriptedMetrics([group], reads=(read,))
     with metrics_server(lake, NOW * 1_000_000) as url:
         result = run(url, "rate(a[5m])", "--instant", "--explain", "--raw")
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
         "rate(a[5m])",
-        "  tier 5m, not 1h: the range of 300 s is no multiple of 1h",
-        "  read 5m after 2026-11-16 10:01:30 to 2026-11-16 10:06:30",
-        "  read raw after 2026-11-16 10:06:30 to 2026-11-16 10:11:30",
+        "  Read 5 min rollups or finer: 1 h rollups need a range that is a multiple of 1 h.",
+        "  read 5 min rollups after 2026-11-16 10:01:30 to 2026-11-16 10:06:30",
+        "  read raw samples after 2026-11-16 10:06:30 to 2026-11-16 10:11:30",
     ]
     assert lake.asked[-1].raw

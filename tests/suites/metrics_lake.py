@@ -42,7 +42,9 @@ from lakerunner.query.metrics.answer import (
     MetricCount,
     MetricsLake,
     MetricsQuestion,
+    StoredSamples,
 )
+from lakerunner.query.metrics.joined import distinct_samples
 from lakerunner.query.metrics.reads import Read
 
 Points = Sequence[tuple[int, float | Histogram]]
@@ -103,6 +105,12 @@ class MemoryLake:
     def exemplars(self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int) -> Listing:
         chosen = self._chosen(organization, selectors, start_ms, end_ms)
         return self._listing([(one, self.exemplars_of[one]) for one in chosen if one in self.exemplars_of], 1000)
+
+    def samples(
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int
+    ) -> StoredSamples:
+        found = [self.select(organization, one, start_ms - 1, end_ms) for one in selectors]
+        return StoredSamples(distinct_samples(found), (), self.account)
 
     def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
         """Exact, of one metric by its Prometheus name; as from points."""
@@ -175,7 +183,7 @@ class MemoryAnswer:
             part = Steps(start, min(start + length - steps.step, steps.last), steps.step)
             expression = resolve(parse(question.text), steps, question.instant)
             source = _Source(self.lake, self.organization)
-            value, notes = evaluate(expression, part, source, FUNCTIONS, question.lookback_ms)
+            value, notes = evaluate(expression, part, source, FUNCTIONS, lookback=question.lookback_ms)
             self.notes = tuple(dict.fromkeys([*self.notes, *notes.all()]))
             if isinstance(value, Vector) and not question.instant:
                 value = in_order(value)

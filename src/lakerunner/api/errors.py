@@ -7,51 +7,14 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from lakerunner.model.errors import (
-    Absent,
-    BadMediaType,
-    Busy,
-    Conflict,
-    Corrupt,
-    LakerunnerError,
-    Lost,
-    NotAllowed,
-    NotAuthenticated,
-    NotFound,
-    Position,
-    TooLarge,
-    TooLong,
-    Unavailable,
-    UserError,
-)
+from lakerunner.model.errors import KINDS, LakerunnerError, Unavailable, UserError
 
 _logger = logging.getLogger("lakerunner.api")
-
-
-KINDS: dict[str, type[LakerunnerError]] = {
-    kind.__name__: kind
-    for kind in (
-        UserError,
-        NotAuthenticated,
-        NotAllowed,
-        NotFound,
-        TooLarge,
-        BadMediaType,
-        TooLong,
-        Unavailable,
-        Busy,
-        Lost,
-        Corrupt,
-        Absent,
-        Conflict,
-    )
-}
 
 
 def error_body(error: BaseException) -> dict[str, object]:
@@ -71,15 +34,6 @@ def log_detail(error: BaseException) -> None:
     """What the client is not told of a dependency that is away: its address, and its own words."""
     if isinstance(error, Unavailable) and error.detail:
         _logger.warning("a request failed: %s (%s)", error, error.detail)
-
-
-def error_from(body: dict[str, Any]) -> LakerunnerError:
-    """The error that a body of ours stands for; one of no kind we know may pass, so it is Unavailable."""
-    kind = KINDS.get(body.get("kind", ""), Unavailable)
-    message, position = str(body["message"]), body.get("position")
-    if issubclass(kind, UserError):
-        return kind(message, Position(position["line"], position["column"]) if position else None)
-    return kind(message)
 
 
 def retry_after(error: Exception) -> dict[str, str]:

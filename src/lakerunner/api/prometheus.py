@@ -25,6 +25,17 @@ from lakerunner.api.prometheus_lists import Lists
 from lakerunner.api.prometheus_parameters import Parameters, invalid
 from lakerunner.api.prometheus_query import Asked, Queries
 from lakerunner.api.prometheus_response import success, whole
+from lakerunner.api.prometheus_samples import StoredSeries
+from lakerunner.api.prometheus_status import (
+    ALERTMANAGERS,
+    ALERTS,
+    NO_RULES,
+    NO_SCRAPES,
+    RULES,
+    SCRAPE_POOLS,
+    TARGETS,
+    HeadStatus,
+)
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import UserError
 from lakerunner.plan.vectors.expression import Expression
@@ -59,6 +70,8 @@ class PrometheusApi:
 
     def routes(self) -> list[Route]:
         lists = Lists(self.lake, self.limits, self.most.series)
+        status = HeadStatus(self.lake, self.limits, self.most.series)
+        stored = StoredSeries(self.lake, self.limits)
         both: dict[str, tuple[Answer, Operation]] = {
             "query": (self.query, said.QUERY),
             "query_range": (self.query_range, said.QUERY_RANGE),
@@ -71,8 +84,13 @@ class PrometheusApi:
         gets: dict[str, tuple[Answer, Operation]] = {
             "label/{name}/values": (lists.label_values, said.LABEL_VALUES),
             "metadata": (lists.metadata, said.METADATA),
-            "rules": (_always({"groups": []}), said.RULES),
-            "alerts": (_always({"alerts": []}), said.ALERTS),
+            "status/tsdb": (status.tsdb, said.TSDB),
+            "targets": (_always(TARGETS, NO_SCRAPES), said.TARGETS),
+            "targets/metadata": (_always([], NO_SCRAPES), said.TARGETS_METADATA),
+            "scrape_pools": (_always(SCRAPE_POOLS, NO_SCRAPES), said.SCRAPE_POOLS),
+            "rules": (_always(RULES, NO_RULES), said.RULES),
+            "alerts": (_always(ALERTS, NO_RULES), said.ALERTS),
+            "alertmanagers": (_always(ALERTMANAGERS, NO_RULES), said.ALERTMANAGERS),
             "status/buildinfo": (_always(_build()), said.BUILD),
         }
         routes: list[Route] = [
@@ -83,6 +101,8 @@ class PrometheusApi:
             Endpoint(f"{PREFIX}/api/v1/{path}", self._told(answer), GET=stated)
             for path, (answer, stated) in gets.items()
         ]
+        routes.append(Endpoint(f"{PREFIX}/federate", self._told(stored.federate), GET=said.FEDERATE))
+        routes.append(Endpoint(f"{PREFIX}/api/v1/read", self._told(stored.read, _no_form), POST=said.READ))
         routes.append(Endpoint(f"{PREFIX}/-/healthy", self.healthy, GET=said.HEALTHY))
         routes.append(Endpoint(f"{PREFIX}/-/ready", self.is_ready, GET=said.READY))
         return routes
@@ -110,13 +130,13 @@ class PrometheusApi:
     def _queries(self) -> Queries:
         return Queries(self.lake, self.limits, self.most.seconds)
 
-    def _told(self, answer: Answer) -> Handler:
+    def _told(self, answer: Answer, parameters: Callable[[Request], Awaitable[Parameters]] = Parameters.of) -> Handler:
         """The endpoint: who asks, what, and every error in Prometheus' form."""
 
         async def endpoint(request: Request) -> Response:
             try:
                 caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
-                return await answer(request, caller, await Parameters.of(request), self.now_ns())
+                return await answer(request, caller, await parameters(request), self.now_ns())
             except Exception as error:  # noqa: BLE001 - told to the client, and logged where it is a bug
                 return error_response(error)
 
@@ -130,9 +150,14 @@ def _parsed(given: Parameters) -> Expression:
         raise invalid("query", query_text(error)) from error
 
 
-def _always(data: dict[str, Any]) -> Answer:
+async def _no_form(_request: Request) -> Parameters:
+    """For a body that its endpoint reads itself."""
+    return Parameters(())
+
+
+def _always(data: Any, *infos: str) -> Answer:
     async def answer(request: Request, _caller: Caller, _given: Parameters, _now_ns: int) -> Response:
-        return whole(request, success(data))
+        return whole(request, success(data, infos=infos))
 
     return answer
 

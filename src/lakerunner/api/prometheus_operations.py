@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakerunner.api.openapi import ANY, JSON, OPEN, TEXT, Body, Operation, Parameter, Reply, Schema
+from lakerunner.api.openapi import ANY, COUNT, JSON, OPEN, TEXT, Body, Operation, Parameter, Reply, Schema
 
 FORM = "application/x-www-form-urlencoded"
-_PLAIN = "text/plain"
+_PLAIN, _PROTOBUF = "text/plain", "application/x-protobuf"
 _TEXTS: Schema = {"type": "array", "items": TEXT}
 _LABELS: Schema = {"type": "object", "additionalProperties": TEXT}
 _ERROR: Schema = {
@@ -119,8 +119,52 @@ METADATA = _operation(
 )
 FORMAT = _operation("A query, prettily written", TEXT, _QUERY)
 PARSE = _operation("A query as a tree", ANY, _QUERY)
-RULES = _operation("Rules: there are none, Grafana asks for them", {"type": "object"})
-ALERTS = _operation("Alerts: there are none, Grafana asks for them", {"type": "object"})
+_STATS: Schema = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["name", "value"],
+        "properties": {"name": TEXT, "value": COUNT},
+    },
+}
+TSDB = _operation(
+    "How many series there were in the last two hours, by metric and label",
+    {
+        "type": "object",
+        "required": ["headStats", "seriesCountByMetricName"],
+        "properties": {
+            "headStats": {"type": "object"},
+            "seriesCountByMetricName": _STATS,
+            "labelValueCountByLabelName": _STATS,
+            "memoryInBytesByLabelName": _STATS,
+            "seriesCountByLabelValuePair": _STATS,
+        },
+    },
+    _text("limit", "rows of each list, 10 by default and 10,000 at most", "5"),
+)
+TARGETS = _operation("Targets: always empty, as nothing is scraped; `infos` say what to do", {"type": "object"})
+TARGETS_METADATA = _operation("Metadata of targets: always empty, as nothing is scraped", {"type": "array"})
+SCRAPE_POOLS = _operation("Scrape pools: always empty, as nothing is scraped", {"type": "object"})
+RULES = _operation("Rules: always empty; Grafana requests them", {"type": "object"})
+ALERTS = _operation("Alerts: always empty; Grafana requests them", {"type": "object"})
+ALERTMANAGERS = _operation("Alertmanagers: always empty", {"type": "object"})
+FEDERATE = Operation(
+    tag="prometheus",
+    summary="The latest samples of series, as a scrape of Prometheus' /federate",
+    parameters=(_MATCH,),
+    replies={200: Reply("Text format 0.0.4.", {_PLAIN: TEXT})},
+    errors=_STATUSES,
+    error_content={JSON: _ERROR},
+)
+READ = Operation(
+    tag="prometheus",
+    summary="Samples of series by Prometheus remote read",
+    description="A snappy block of prometheus.ReadRequest. Answered with SAMPLES (docs/formats/prometheus_api.md).",
+    body={_PROTOBUF: Body()},
+    replies={200: Reply("A snappy block of prometheus.ReadResponse.", {_PROTOBUF: {}})},
+    errors=_STATUSES,
+    error_content={JSON: _ERROR},
+)
 BUILD = _operation("Which Prometheus this is like, and which Lakerunner it is", _LABELS)
 
 

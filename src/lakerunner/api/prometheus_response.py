@@ -26,12 +26,13 @@ _AT_ONCE = 3  # chunks that make a small answer
 _GZIP_LEVEL, _GZIP_WINDOW = 1, 31
 
 
-def success(data: Any, warnings: Sequence[str] = ()) -> bytes:
-    return orjson.dumps({"status": "success", "data": data} | ({"warnings": list(warnings)} if warnings else {}))
+def success(data: Any, warnings: Sequence[str] = (), infos: Sequence[str] = ()) -> bytes:
+    said = {name: list(texts) for name, texts in (("warnings", warnings), ("infos", infos)) if texts}
+    return orjson.dumps({"status": "success", "data": data, **said})
 
 
-def whole(request: Request, body: bytes) -> Response:
-    return _whole(request, b"".join(_packed(request, [body])))
+def whole(request: Request, body: bytes, media_type: str = JSON) -> Response:
+    return _whole(request, b"".join(_packed(request, [body])), media_type)
 
 
 async def streamed(request: Request, chunks: Iterator[bytes], close: Callable[[], None]) -> Response:
@@ -62,8 +63,8 @@ def account_warnings(account: Account) -> list[str]:
     return found + sorted(account.warnings)
 
 
-def _whole(request: Request, body: bytes) -> Response:
-    return Response(body, media_type=JSON, headers=_headers(request))
+def _whole(request: Request, body: bytes, media_type: str = JSON) -> Response:
+    return Response(body, headers={"content-type": media_type} | _headers(request))
 
 
 def _headers(request: Request) -> dict[str, str]:

@@ -11,9 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakerunner.lakeql.constants import read_time
 from lakerunner.model.errors import UserError
-from lakerunner.model.time import HOUR_NS, MAX_NS, MIN_NS, MINUTE_NS, SECOND_NS, TimeRange
+from lakerunner.model.time import HOUR_NS, MAX_NS, MIN_NS, MINUTE_NS, SECOND_NS, TimeRange, read_time
 
 DEFAULT_NS = HOUR_NS  # how long before its end a range begins where only the end is stated
 ALLOWED = (
@@ -61,7 +60,7 @@ def _ns(text: str, now_ns: int) -> int | None:
         time = read_time(text)
     except ValueError:  # a day that no month has
         return None
-    return time.ns if time else None
+    return time[0] if time else None
 
 
 def _shown(value: object) -> str:

@@ -19,9 +19,8 @@ import orjson
 import pyarrow as pa
 
 from lakerunner.api.addresses import Addresses
-from lakerunner.api.errors import error_from
 from lakerunner.api.worker import KEY_HEADER
-from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable
+from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable, error_from
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.units import Unit

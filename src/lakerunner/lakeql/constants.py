@@ -16,14 +16,10 @@ from decimal import Decimal
 from sqlglot import exp
 from sqlglot.expressions.datatypes import DType
 
-from lakerunner.model.time import HOUR_NS, MINUTE_NS, SECOND_NS
+from lakerunner.model.time import HOUR_NS, MINUTE_NS, SECOND_NS, read_time
 
 _DAY_NS = 24 * HOUR_NS
 _EPOCH = date(1970, 1, 1).toordinal()
-_TIME_TEXT = re.compile(
-    r"\s*(\d{4})-(\d\d)-(\d\d)"
-    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)? ?([Zz]|[+-]\d\d(?::?\d\d)?)?)?\s*"
-)
 _AMOUNT = re.compile(r"\s*([+-]?\d+)\s*([a-zA-Z]+)\s*")
 _WHOLE = re.compile(r"[+-]?\d+")
 
@@ -96,7 +92,8 @@ class Constants:
             case exp.Paren():
                 return self._time(node.this, or_text)
             case exp.Literal() if or_text and node.is_string:
-                return read_time(node.name)
+                found = read_time(node.name)
+                return None if found is None else Time(*found)
             case exp.CurrentTimestamp() | exp.Localtimestamp():
                 return self.now
             case exp.CurrentDate():
@@ -194,22 +191,6 @@ def integer(node: exp.Expr) -> int | None:
     return int(number) if number is not None and number.as_tuple().exponent == 0 else None
 
 
-def read_time(text: str) -> Time | None:
-    """An ISO 8601 date, or date and time, with up to nine digits of a second and perhaps a zone."""
-    found = _TIME_TEXT.fullmatch(text)
-    if not found:
-        return None
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
-    days = date(int(year), int(month), int(day)).toordinal() - _EPOCH
-    if hour is None:
-        return Time(days * _DAY_NS, is_date=True)
-    clock = (int(hour), int(minute), int(second or 0))
-    if clock[0] > 23 or clock[1] > 59 or clock[2] > 59:
-        return None
-    of_day = clock[0] * HOUR_NS + clock[1] * MINUTE_NS + clock[2] * SECOND_NS + int((fraction or "0").ljust(9, "0"))
-    return Time(days * _DAY_NS + of_day - _zone_ns(zone))
-
-
 def _number(node: exp.Expr) -> Decimal | None:
     if isinstance(node, exp.Paren):
         return _number(node.this)
@@ -218,14 +199,6 @@ def _number(node: exp.Expr) -> Decimal | None:
         return None if inner is None else -inner
     is_number = isinstance(node, exp.Literal) and not node.is_string and "e" not in node.name.lower()
     return Decimal(node.name) if is_number else None
-
-
-def _zone_ns(zone: str | None) -> int:
-    if zone is None or zone in "Zz":
-        return 0
-    digits = zone[1:].replace(":", "").ljust(4, "0")
-    size = int(digits[:2]) * HOUR_NS + int(digits[2:]) * MINUTE_NS
-    return -size if zone[0] == "-" else size
 
 
 def _read_interval(amount: exp.Expr | None, unit: exp.Expr | None) -> Interval | None:

@@ -23,6 +23,7 @@ address of a part of this installation, which goes into `Unavailable.detail`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -141,3 +142,32 @@ class Conflict(LakerunnerError):
     """Someone else was first. Look at what they did and go on from there."""
 
     http_status = 409
+
+
+KINDS: dict[str, type[LakerunnerError]] = {
+    kind.__name__: kind
+    for kind in (
+        UserError,
+        NotAuthenticated,
+        NotAllowed,
+        NotFound,
+        TooLarge,
+        BadMediaType,
+        TooLong,
+        Unavailable,
+        Busy,
+        Lost,
+        Corrupt,
+        Absent,
+        Conflict,
+    )
+}
+
+
+def error_from(body: dict[str, Any]) -> LakerunnerError:
+    """The error that a body of ours stands for; one of no kind we know may pass, so it is Unavailable."""
+    kind = KINDS.get(body.get("kind", ""), Unavailable)
+    message, position = str(body["message"]), body.get("position")
+    if issubclass(kind, UserError):
+        return kind(message, Position(position["line"], position["column"]) if position else None)
+    return kind(message)

@@ -85,6 +85,8 @@ def shown(name: str, value: Any) -> str:
 
 def _kind(default: Any) -> str:
     match default:
+        case bool():
+            return "true or false"
         case int():
             return "a whole number"
         case float():
@@ -100,9 +102,19 @@ def _typed(value: Any, default: Any) -> Any:
         return _routes(value)
     if isinstance(default, dict):
         return _pairs(value) if isinstance(value, str) else {key: str(one) for key, one in value.items()}
+    if isinstance(default, bool):
+        return _flag(value)
     if isinstance(default, str) and not isinstance(value, str):
         raise TypeError
     return Path(value).expanduser() if isinstance(default, Path) else type(default)(value)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
 
 
 def _routes(value: Any) -> Routes:

@@ -32,6 +32,12 @@ def value_of(labels: Labels, name: str) -> str:
 
 def without_name(labels: Labels) -> Labels:
     """What is left when an operation has made another metric of it."""
+    # Nearly always there is none of the three, or the name comes first and the rest sorts behind the other two: then a
+    # slice takes a tenth of the time.
+    if labels and labels[0][0] > UNIT:
+        return labels
+    if labels and labels[0][0] == NAME and (len(labels) == 1 or labels[1][0] > UNIT):
+        return labels[1:]
     return tuple(pair for pair in labels if pair[0] not in (NAME, TYPE, UNIT))
 
 

@@ -10,6 +10,13 @@ RAW = 0
 TIERS = (10_000, 60_000, 300_000, 3_600_000, 86_400_000)
 TIER_NAMES = {RAW: "raw", 10_000: "10s", 60_000: "1m", 300_000: "5m", 3_600_000: "1h", 86_400_000: "1d"}
 
+TIER_WIDTHS = {10_000: "10 s", 60_000: "1 min", 300_000: "5 min", 3_600_000: "1 h", 86_400_000: "1 d"}
+
+
+def tier_text(frequency_ms: int) -> str:
+    """For messages: "raw samples" or "5 min rollups"."""
+    return f"{TIER_WIDTHS[frequency_ms]} rollups" if frequency_ms else "raw samples"
+
 
 def window_end(time_ms: int, tier: int) -> int:
     """The end of the window that holds this time."""

@@ -12,6 +12,11 @@ MINUTE_NS = 60 * SECOND_NS
 HOUR_NS = 3600 * SECOND_NS
 DAY_NS = 24 * HOUR_NS
 _UNITS_NS = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS, "w": 7 * DAY_NS, "y": 365 * DAY_NS}
+_EPOCH = date(1970, 1, 1).toordinal()
+_ISO = re.compile(
+    r"\s*(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)? ?([Zz]|[+-]\d\d(?::?\d\d)?)?)?\s*"
+)
 _DURATION = re.compile(r"(\d{1,9})([smhdwy])")
 MIN_NS = -(2**63)
 MAX_NS = 2**63 - 1
@@ -59,3 +64,28 @@ def iso_time(time_ns: int) -> str:
     """ISO 8601 in UTC with nine digits of a second, as times of rows are shown."""
     seconds, fraction = divmod(time_ns, SECOND_NS)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09}Z"
+
+
+def read_time(text: str) -> tuple[int, bool] | None:
+    """Read an ISO 8601 date, or date and time, with up to nine digits of a second and maybe a zone: its ns, unbounded,
+    and whether it is a date. ValueError for a day that no month has."""
+    found = _ISO.fullmatch(text)
+    if not found:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    days = date(int(year), int(month), int(day)).toordinal() - _EPOCH
+    if hour is None:
+        return days * DAY_NS, True
+    clock = (int(hour), int(minute), int(second or 0))
+    if clock[0] > 23 or clock[1] > 59 or clock[2] > 59:
+        return None
+    of_day = clock[0] * HOUR_NS + clock[1] * MINUTE_NS + clock[2] * SECOND_NS + int((fraction or "0").ljust(9, "0"))
+    return days * DAY_NS + of_day - _zone_ns(zone), False
+
+
+def _zone_ns(zone: str | None) -> int:
+    if zone is None or zone in "Zz":
+        return 0
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    size = int(digits[:2]) * HOUR_NS + int(digits[2:]) * MINUTE_NS
+    return -size if zone[0] == "-" else size

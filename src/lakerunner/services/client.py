@@ -11,12 +11,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import httpx
 import orjson
 
-from lakerunner.api.errors import error_from
-from lakerunner.model.errors import LakerunnerError, Unavailable
+from lakerunner.model.errors import LakerunnerError, Unavailable, error_from
 from lakerunner.services.home import ADDRESS, NoLake, token_in
+from lakerunner.services.http_client import httpx
 from lakerunner.settings import Settings
 
 _ROW = b'data: {"type":"result","data":'

@@ -167,7 +167,8 @@ def open_engine(
 
 def open_metrics_engine(settings: Settings, index: Index, workers: Workers) -> MetricsEngine:
     limits = MetricsLimits(settings.metrics_max_series, settings.metrics_max_samples, settings.query_seconds)
-    return MetricsEngine(KnownSegments(index), workers, limits)
+    delayed_names = settings.promql_delayed_name_removal
+    return MetricsEngine(KnownSegments(index), workers, limits, delayed_names=delayed_names)
 
 
 def _spill_directory(settings: Settings) -> Path:

@@ -17,18 +17,15 @@ from typing import Any, TextIO
 
 import click
 import orjson
-from rich.console import Console
 
-from lakerunner.api.errors import error_from
 from lakerunner.api.time_range import time_range
-from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.model.errors import LakerunnerError, UserError, error_from
 from lakerunner.model.time import MS_NS
-from lakerunner.plan.vectors.histogram_text import json_number
-from lakerunner.query.metrics.reads import lines
+from lakerunner.plan.vectors.numerals import json_number
+from lakerunner.query.metrics.read_lines import lines
 from lakerunner.services.ask import INCOMPLETE
 from lakerunner.services.client import Client, Digits, Ended, OnProgress, broken_off
 from lakerunner.services.drawn import drawn, for_terminal
-from lakerunner.services.plot import Line, plot
 from lakerunner.services.show import error_text, progress_bar, show_rows, warn
 
 FORMS = ("plot", "table", "json", "csv")
@@ -95,8 +92,8 @@ def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> in
 
 
 def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _PAGE_COLUMNS)
-    body = question.body(now_ns, 2 * max(10, console.width - 10) if form == "plot" else 0)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_COLUMNS
+    body = question.body(now_ns, 2 * max(10, width - 10) if form == "plot" else 0)
     if question.explain:
         answered = orjson.loads(client.download_promql(body))
         click.echo("\n".join(drawn(line) for line in lines(answered["reads"])))
@@ -114,7 +111,7 @@ def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
         write_csv(answer, text)
         sys.stdout.write(for_terminal(text.getvalue(), sys.stdout))
     elif form == "plot" and not question.instant and not answer.texts:
-        _show_plot(answer, body, console)
+        _show_plot(answer, body, width)
     else:
         show_table(answer, sys.stdout)
     for note in answer.notes:
@@ -195,12 +192,17 @@ def _values(series: Series) -> Iterator[tuple[int, Digits | str]]:
     yield from ((time, histogram_line(one)) for time, one in series.histograms)
 
 
-def _show_plot(answer: Answer, body: Mapping[str, Any], console: Console) -> None:
+def _show_plot(answer: Answer, body: Mapping[str, Any], width: int) -> None:
+    from rich.console import Console
+
+    from lakerunner.services.plot import Line, plot
+
+    console = Console(file=sys.stdout, width=width)
     lines = [Line(drawn(one.label), one.points, answer.step_ms) for one in answer.series if one.points]
     start, end = (round(datetime.fromisoformat(body[name]).timestamp() * 1000) for name in ("s", "e"))
     height = min(_PLOT_HEIGHT, max(5, shutil.get_terminal_size().lines - len(lines) - 4))
     if lines or not answer.series:
-        for text in plot(lines, start, end, console.width - 5, height):
+        for text in plot(lines, start, end, width - 5, height):
             console.print(text, overflow="ellipsis", no_wrap=True)
     for one in (one for one in answer.series if one.histograms):
         time, histogram = one.histograms[-1]

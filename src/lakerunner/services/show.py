@@ -8,23 +8,17 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
 import orjson
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.services.client import Digits, Ended, OnProgress, Output, Row, Rows
 from lakerunner.services.drawn import drawn, for_terminal
 
 TABLE_ROWS = 10_000
-_PAGE_COLUMNS = 200  # where there is no terminal
-_NARROW = 12  # a column may be folded to this width; when that does not fit either, rows are shown one by one
 
 
 def table_rows(answer: Rows) -> list[Row]:
@@ -38,14 +32,11 @@ def table_rows(answer: Rows) -> list[Row]:
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Row], output: TextIO) -> None:
-    console = Console(file=output, width=None if output.isatty() else _PAGE_COLUMNS)
+    from lakerunner.services.tables import print_table
+
     cells = [[_cell(row.get(name)) for name in columns] for row in rows]
-    if _fits(columns, cells, console.width):
-        numeric = [all(_is_number(row.get(name)) for row in rows) for name in columns]
-        console.print(_table(columns, cells, numeric))
-    else:
-        _show_one_by_one(console, columns, cells)
-    console.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", highlight=False)
+    numeric = [all(_is_number(row.get(name)) for row in rows) for name in columns]
+    print_table(columns, cells, numeric, output)
 
 
 def show_plan(columns: Sequence[str], rows: Sequence[Row], output: TextIO) -> None:
@@ -117,38 +108,13 @@ def progress_bar(shown: bool) -> Iterator[OnProgress]:
     if not shown:
         yield lambda _done, _total: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("segments", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _table(columns: Sequence[str], cells: Iterable[list[str]], numeric: Sequence[bool]) -> Table:
-    table = Table()
-    for name, right in zip(columns, numeric, strict=True):
-        table.add_column(Text(drawn(name)), overflow="fold", justify="right" if right else "left")
-    for row in cells:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _show_one_by_one(console: Console, columns: Sequence[str], cells: Iterable[list[str]]) -> None:
-    for number, row in enumerate(cells, 1):
-        console.rule(f"row {number}", align="left")
-        record = Table.grid(padding=(0, 2))
-        record.add_column(no_wrap=True)
-        record.add_column(overflow="fold")
-        for name, cell in zip(columns, row, strict=True):
-            record.add_row(Text(drawn(name), style="bold"), Text(cell))
-        console.print(record)
-
-
-def _fits(columns: Sequence[str], cells: Sequence[list[str]], width: int) -> bool:
-    widest = [
-        max([len(name), *(len(line) for row in cells for line in row[place].splitlines())])
-        for place, name in enumerate(columns)
-    ]
-    return sum(min(wide, _NARROW) + 3 for wide in widest) < width
 
 
 def _is_number(value: Any) -> bool:

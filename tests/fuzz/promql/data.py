@@ -31,7 +31,7 @@ _BOUNDS = ((0.1, 0.5, 1.0, 5.0), (0.5, 1.0, 2.0), (0.1, 0.5, 1.0, 5.0, 10.0))
 Values = Iterator[float | Histogram]
 
 
-def state(seed: int) -> State:
+def state(seed: int, *, delayed_names: bool) -> State:
     chance = random.Random(seed)
     series: dict[Labels, tuple[Sample, ...]] = {}
     for labels, make in _all(chance):
@@ -39,7 +39,7 @@ def state(seed: int) -> State:
         values = make(chance)
         found = [Sample(time, value) for time, value in zip(times, values, strict=False) if value is not None]
         series[labels_of(labels)] = tuple(found)
-    return State(Path(__file__), seed, dict(sorted(series.items())))
+    return State(Path(__file__), seed, dict(sorted(series.items())), delayed_names)
 
 
 def _all(chance: random.Random) -> Iterator[tuple[Mapping[str, str], Callable[[random.Random], Values]]]:

@@ -27,11 +27,14 @@ _ALL = 1 << 62
 Evaluated = Callable[[Expression, Steps, Source], tuple[Value, Notes]]
 
 
-def _whole(expression: Expression, steps: Steps, source: Source) -> tuple[Value, Notes]:
-    return evaluate(expression, steps, source, FUNCTIONS)
+def whole(*, delayed_names: bool) -> Evaluated:
+    def evaluated(expression: Expression, steps: Steps, source: Source) -> tuple[Value, Notes]:
+        return evaluate(expression, steps, source, FUNCTIONS, delayed_names=delayed_names)
+
+    return evaluated
 
 
-def answer(query: Query, source: Source, evaluated: Evaluated = _whole) -> dict[str, Any]:
+def answer(query: Query, source: Source, evaluated: Evaluated) -> dict[str, Any]:
     try:
         value, notes = _asked(query, source, evaluated)
     except Refused as refused:

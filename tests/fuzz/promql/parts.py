@@ -4,12 +4,14 @@ series, put together or folded, and the rest of the expression over what came of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lakerunner.plan.aggregations import SPLITS
 from lakerunner.plan.aggregations.split import NotSplit
 from lakerunner.plan.vectors.evaluate import Evaluator, finished
 from lakerunner.plan.vectors.expression import Aggregate, Expression
 from lakerunner.plan.vectors.function import Source
+from lakerunner.plan.vectors.names import distinct_series
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.split import Fragment, split
 from lakerunner.plan.vectors.values import Partial, Steps, Value, Vector
@@ -17,45 +19,46 @@ from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.query.metrics.joined import joined_vectors
 
 
-def evaluated_in_parts(
-    expression: Expression, steps: Steps, whole: Source, parts: Sequence[Source]
-) -> tuple[Value, Notes]:
-    """`parts` have each series of the whole once."""
-    try:
-        return _evaluated(expression, steps, whole, parts, fold=True)
-    except NotSplit:
-        return _evaluated(expression, steps, whole, parts, fold=False)
+@dataclass(frozen=True)
+class InParts:
+    """An `Evaluated` (ours.py). `parts` have each series of the whole once."""
 
+    parts: Sequence[Source]
+    delayed_names: bool
 
-def _evaluated(
-    expression: Expression, steps: Steps, whole: Source, parts: Sequence[Source], *, fold: bool
-) -> tuple[Value, Notes]:
-    cut = split(expression, steps, FUNCTIONS, fold=fold)
-    notes = Notes()
-    given = [_of_all(fragment, parts, notes) for fragment in cut.fragments]
-    evaluator = Evaluator(whole, FUNCTIONS, given=given)
-    value = finished(evaluator.evaluate(cut.rest, steps))
-    notes.add(evaluator.notes.all())
-    return value, notes
+    def __call__(self, expression: Expression, steps: Steps, whole: Source) -> tuple[Value, Notes]:
+        try:
+            return self._evaluated(expression, steps, whole, fold=True)
+        except NotSplit:
+            return self._evaluated(expression, steps, whole, fold=False)
 
+    def _evaluated(self, expression: Expression, steps: Steps, whole: Source, *, fold: bool) -> tuple[Value, Notes]:
+        cut = split(expression, steps, FUNCTIONS, fold=fold, delayed_names=self.delayed_names)
+        notes = Notes()
+        given = [self._of_all(fragment, notes) for fragment in cut.fragments]
+        evaluator = Evaluator(whole, FUNCTIONS, given=given, delayed_names=self.delayed_names)
+        value = finished(evaluator.evaluate(cut.rest, steps))
+        notes.add(evaluator.notes.all())
+        return value, notes
 
-def _of_all(fragment: Fragment, parts: Sequence[Source], notes: Notes) -> Vector:
-    pieces = [_of_one(fragment, part, notes) for part in parts]
-    if isinstance(fragment.expression, Aggregate):
-        partials = [piece for piece in pieces if isinstance(piece, Partial)]
-        return SPLITS[fragment.expression.op].fold(fragment.expression, partials, notes)
-    return joined_vectors([piece for piece in pieces if isinstance(piece, Vector)], len(fragment.steps))
+    def _of_all(self, fragment: Fragment, notes: Notes) -> Vector:
+        pieces = [self._of_one(fragment, part, notes) for part in self.parts]
+        if isinstance(fragment.expression, Aggregate):
+            partials = [piece for piece in pieces if isinstance(piece, Partial)]
+            return SPLITS[fragment.expression.op].fold(fragment.expression, partials, notes)
+        vector = joined_vectors([piece for piece in pieces if isinstance(piece, Vector)], len(fragment.steps))
+        return vector if self.delayed_names else distinct_series(fragment.expression, vector, FUNCTIONS)
 
-
-def _of_one(fragment: Fragment, part: Source, notes: Notes) -> Vector | Partial:
-    evaluator = Evaluator(part, FUNCTIONS)
-    expression = fragment.expression
-    value = evaluator.evaluate(expression.inner if isinstance(expression, Aggregate) else expression, fragment.steps)
-    assert isinstance(value, Vector)
-    piece = (
-        SPLITS[expression.op].partial(expression, value, evaluator.notes)
-        if isinstance(expression, Aggregate)
-        else value.occupied()
-    )
-    notes.add(evaluator.notes.all())
-    return piece
+    def _of_one(self, fragment: Fragment, part: Source, notes: Notes) -> Vector | Partial:
+        evaluator = Evaluator(part, FUNCTIONS, delayed_names=self.delayed_names)
+        expression = fragment.expression
+        inner = expression.inner if isinstance(expression, Aggregate) else expression
+        value = evaluator.evaluate(inner, fragment.steps)
+        assert isinstance(value, Vector)
+        piece = (
+            SPLITS[expression.op].partial(expression, value, evaluator.notes)
+            if isinstance(expression, Aggregate)
+            else value.occupied()
+        )
+        notes.add(evaluator.notes.all())
+        return piece

@@ -1,6 +1,6 @@
 """Random queries, answered by us and by a real Prometheus on the same samples.
 
-    python -m fuzz.promql.run [--queries 10000] [--seed 1] [--http]
+    python -m fuzz.promql.run [--queries 10000] [--seed 1] [--http] [--names-at-once]
 
 We are our engine in this process, or with --http Prometheus' API in front of a lake that has ingested the samples
 (conformance/lake.py). Prints every difference at its smallest, and at the end how many were equal. Exit code 1: some
@@ -69,11 +69,11 @@ class Comparison:
 
 
 def in_process(loaded: State) -> Ask:
-    source = StateSource(loaded)
+    source, evaluated = StateSource(loaded), ours.whole(delayed_names=loaded.delayed_names)
 
     def ask(query: Query) -> dict[str, Any]:
         try:
-            return ours.answer(query, source)
+            return ours.answer(query, source, evaluated)
         except Exception as crash:  # which is a difference of its own
             return {"status": "error", "errorType": "crash", "error": f"{type(crash).__name__}: {crash}"}
 
@@ -107,8 +107,9 @@ def main(given: list[str]) -> int:
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--http", action="store_true", help="over HTTP, of an ingested lake with three workers")
+    parser.add_argument("--names-at-once", action="store_true", help="without promql-delayed-name-removal")
     options = parser.parse_args(given)
-    loaded = state(options.seed)
+    loaded = state(options.seed, delayed_names=not options.names_at_once)
     chance = random.Random(options.seed)
     queries = [random_query(chance) for _ in range(options.queries)]
     with tempfile.TemporaryDirectory() as work, ExitStack() as stack:
@@ -123,7 +124,7 @@ def main(given: list[str]) -> int:
 
 
 def _comparison(loaded: State, work: Path, stack: ExitStack, *, http: bool) -> Comparison:
-    url = stack.enter_context(prometheus(work / "prometheus"))
+    url = stack.enter_context(prometheus(work / "prometheus", delayed_names=loaded.delayed_names))
     write(url, loaded)
     theirs = over_http(stack.enter_context(httpx.Client(base_url=f"{url}/api/v1", timeout=120)))
     if not http:
@@ -131,7 +132,8 @@ def _comparison(loaded: State, work: Path, stack: ExitStack, *, http: bool) -> C
     case = Case(work, 0, "", Steps(0, 0), True, loaded)
     lake = stack.enter_context(scripted_lake(work / "lake", [case], by_spark=False))
     headers = {"authorization": f"Bearer {lake.keys[loaded]}"}
-    client = httpx.Client(base_url=f"{lake.url}/prometheus/api/v1", headers=headers, timeout=120)
+    url = f"{lake.urls[loaded.delayed_names]}/prometheus/api/v1"
+    client = httpx.Client(base_url=url, headers=headers, timeout=120)
     return Comparison(over_http(stack.enter_context(client)), theirs, in_parts=True)
 
 

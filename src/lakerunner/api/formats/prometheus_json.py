@@ -16,7 +16,8 @@ from lakerunner.api.formats.series_rows import Rows, Texts, rows_of_samples, row
 from lakerunner.model.labels import NO_LABELS, Labels
 from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.histogram_text import json_buckets, json_number, scalar_text
+from lakerunner.plan.vectors.histogram_text import json_buckets
+from lakerunner.plan.vectors.numerals import json_number, scalar_text
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
 from lakerunner.query.metrics.answer import Group
 

@@ -6,7 +6,7 @@ holds: the meaning is Prometheus'; what is there at a step depends on what both 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,15 +41,36 @@ from lakerunner.plan.vectors.united import joined, merged, united
 from lakerunner.plan.vectors.values import Scalar, Steps, Vector
 
 
-def binary(node: Binary, left: Vector | Scalar, right: Vector | Scalar, steps: Steps, notes: Notes) -> Vector | Scalar:
+def binary(
+    node: Binary,
+    left: Vector | Scalar,
+    right: Vector | Scalar,
+    steps: Steps,
+    notes: Notes,
+    *,
+    delayed_names: bool = True,
+) -> Vector | Scalar:
+    """Without `delayed_names` the caller takes the names off, and only then makes series one that are the same."""
     said: Said = {}
-    result = _result(node, left, right, said)
+    result = _result(_Operation(node, delayed_names), left, right, said)
     put_down(node, said, notes)
     both = isinstance(left, Vector) and isinstance(right, Vector)
-    return united(result, node, steps) if both and isinstance(result, Vector) else result
+    return united(result, node, steps) if delayed_names and both and isinstance(result, Vector) else result
 
 
-def _result(node: Binary, left: Vector | Scalar, right: Vector | Scalar, said: Said) -> Vector | Scalar:
+@dataclass(frozen=True)
+class _Operation:
+    node: Binary
+    delayed_names: bool
+
+    @property
+    def other_metric(self) -> bool:
+        """Whether what comes of two series has no name."""
+        return self.node.op in ARITHMETIC or (self.node.return_bool and not self.delayed_names)
+
+
+def _result(operation: _Operation, left: Vector | Scalar, right: Vector | Scalar, said: Said) -> Vector | Scalar:
+    node = operation.node
     match left, right:
         case Scalar(), Scalar():
             return Scalar(scalar_operation(node.op, left.values, right.values))
@@ -64,7 +85,7 @@ def _result(node: Binary, left: Vector | Scalar, right: Vector | Scalar, said: S
         case Vector(), Vector():
             if node.op in SET_OPERATORS:
                 return set_operation(node, left, right)
-            return _of_vectors(node, left, right, said)
+            return _of_vectors(operation, left, right, said)
     raise TypeError(f"{node.op} of {type(left).__name__} and {type(right).__name__}")
 
 
@@ -85,25 +106,25 @@ def _with_scalar(node: Binary, vector: Vector, found: Outcome) -> Vector:
 # ---- two vectors
 
 
-def _of_vectors(node: Binary, left: Vector, right: Vector, said: Said) -> Vector:
-    matching = node.matching or Matching()
+def _of_vectors(operation: _Operation, left: Vector, right: Vector, said: Said) -> Vector:
+    node, matching = operation.node, operation.node.matching or Matching()
     many, one = (right, left) if matching.card == "one-to-many" else (left, right)
     both = sides(many, one, matching)
     check_one_side(
-        both, matching, lambda step: merged(_of_vectors(node, _before(left, step), _before(right, step), {}))
+        both, matching, lambda step: merged(_of_vectors(operation, _before(left, step), _before(right, step), {}))
     )
     pairs = meeting(both)
     if matching.fill_right is not None:
         pairs = _in_order(pairs, _many_alone(both))
     found = _outcome(node, both, pairs, said)
-    labels = result_labels(both, matching, pairs, other_metric=node.op in ARITHMETIC)
+    labels = result_labels(both, matching, pairs, other_metric=operation.other_metric)
     defined = pairs.present if found.valid is None else pairs.present & found.valid
     check_unique(matching, pairs, labels, defined)
     result = _vector(node, pairs, found, labels)
     if matching.fill_left is not None:
         rest = _one_alone(both, both.any_of(defined, pairs.groups))
         found = _outcome(node, both, rest, said)
-        labels = result_labels(both, matching, rest, other_metric=node.op in ARITHMETIC)
+        labels = result_labels(both, matching, rest, other_metric=operation.other_metric)
         result = joined(result, _vector(node, rest, found, labels))
     return result
 

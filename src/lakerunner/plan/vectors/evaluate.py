@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 
 from lakerunner.model.errors import UserError
-from lakerunner.model.labels import without_name
 from lakerunner.plan.aggregations import aggregate
 from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.plan.vectors.binary import binary, negated
@@ -38,6 +37,7 @@ from lakerunner.plan.vectors.expression import (
 from lakerunner.plan.vectors.function import Called, Function, Source
 from lakerunner.plan.vectors.histogram import ResetHint
 from lakerunner.plan.vectors.histogram_totals import totals_only
+from lakerunner.plan.vectors.names import distinct, unnamed, unnamed_series
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.smoothing import smoothed_instant
 from lakerunner.plan.vectors.united import merged
@@ -50,7 +50,7 @@ SUBQUERY_STEP_MS = 60_000
 
 class Evaluator:
     """`given` are the values of the expression's Given nodes, by number: one column, or one for each step. What a
-    value may hold is in `bounds`."""
+    value may hold is in `bounds`. `delayed_names`: names go when the evaluation ends (plan/vectors/names.py)."""
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class Evaluator:
         lookback: int = LOOKBACK_MS,
         given: Sequence[Value] = (),
         bounds: Bounds = Bounds(),  # noqa: B008 a frozen value
+        delayed_names: bool = False,
     ) -> None:
         self.source = source
         self.lookback = lookback
@@ -67,6 +68,7 @@ class Evaluator:
         self._functions = functions
         self._given = given
         self.bounds = bounds
+        self.delayed_names = delayed_names
 
     def evaluate(self, expression: Expression, steps: Steps) -> Value:
         self.bounds.check()
@@ -79,17 +81,17 @@ class Evaluator:
             case Paren(inner):
                 return self.evaluate(inner, steps)
             case Given(number):
-                return _spread(self._given[number], steps)
+                return self._as_given(_spread(self._given[number], steps))
             case Selector():
                 return self._selector(expression, steps)
             case Range() | Subquery():
                 return self.windows(expression, steps)
             case Unary(op, inner):
                 operand = self.evaluate(inner, steps)
-                return operand if op == "+" else _negated(operand)
+                return operand if op == "+" else self._negated(operand)
             case Binary():
                 left, right = self.evaluate(expression.left, steps), self.evaluate(expression.right, steps)
-                return binary(expression, _operand(left), _operand(right), steps, self.notes)
+                return self._binary(expression, _operand(left), _operand(right), steps)
             case Aggregate():
                 return self._aggregate(expression, steps)
             case Call():
@@ -170,9 +172,30 @@ class Evaluator:
             arguments = tuple(self.evaluate(one, steps) for one in wanted)
         self._check_extended(call, arguments)
         result = function.evaluate(Called(call, arguments, steps, self))
-        if isinstance(result, Vector) and not function.keeps_name:
-            return result.dropping_name()
-        return result
+        if not isinstance(result, Vector) or function.keeps_name:
+            return result
+        dropping = result.dropping_name()
+        if self.delayed_names:
+            return dropping
+        ranged = any(isinstance(one, Windows) for one in arguments)
+        return unnamed_series(dropping, at_all_steps=ranged) if function.per_series else distinct(unnamed(dropping))
+
+    def _binary(self, node: Binary, left: Vector | Scalar, right: Vector | Scalar, steps: Steps) -> Vector | Scalar:
+        result = binary(node, left, right, steps, self.notes, delayed_names=self.delayed_names)
+        if self.delayed_names or isinstance(result, Scalar):
+            return result
+        both = isinstance(left, Vector) and isinstance(right, Vector)
+        return distinct(unnamed(result)) if both else unnamed_series(result)
+
+    def _negated(self, value: Value) -> Vector | Scalar:
+        operand = _operand(value)
+        if isinstance(operand, Scalar):
+            return Scalar(-operand.values)
+        return negated(operand) if self.delayed_names else unnamed_series(negated(operand))
+
+    def _as_given(self, value: Value) -> Value:
+        """Take names off what is given, whose series are compared where it is made (names.distinct_series)."""
+        return value if self.delayed_names or not isinstance(value, Vector) else unnamed(value)
 
     def _of_samples(self, call: Call, steps: Steps) -> Vector:
         """For timestamp() and the like of a plain selector: values are the times, in seconds, of the samples
@@ -199,23 +222,26 @@ class Evaluator:
 
 
 def evaluate(
-    expression: Expression, steps: Steps, source: Source, functions: Mapping[str, Function], lookback: int = LOOKBACK_MS
+    expression: Expression,
+    steps: Steps,
+    source: Source,
+    functions: Mapping[str, Function],
+    *,
+    lookback: int = LOOKBACK_MS,
+    delayed_names: bool = False,
 ) -> tuple[Value, Notes]:
     """The expression's value with its final labels: an instant (one step) in the order of the evaluation, a range by
     labels."""
-    evaluator = Evaluator(source, functions, lookback=lookback)
+    evaluator = Evaluator(source, functions, lookback=lookback, delayed_names=delayed_names)
     value = evaluator.evaluate(expression, steps)
     return finished(value), evaluator.notes
 
 
 def finished(value: Value) -> Value:
-    """With the names gone that operations took away, which only the end may do: `rate(a) or rate(b)` has both until
-    then. Series that are then the same become one."""
+    """With the names gone that are left to the end. Series that are then the same become one."""
     if not isinstance(value, Vector):
         return value
-    value = value.occupied()
-    labels = [without_name(one) if drop else one for one, drop in zip(value.labels, value.drop_name, strict=True)]
-    return merged(Vector(labels, value.values, value.present, value.histograms))
+    return merged(unnamed(value.occupied()))
 
 
 def in_order(value: Vector) -> Vector:
@@ -269,11 +295,6 @@ def _operand(value: Value) -> Vector | Scalar:
     if not isinstance(value, Vector | Scalar):
         raise TypeError(f"{type(value).__name__} is no operand")
     return value
-
-
-def _negated(value: Value) -> Vector | Scalar:
-    operand = _operand(value)
-    return Scalar(-operand.values) if isinstance(operand, Scalar) else negated(operand)
 
 
 def _picked(samples: Samples, index: Ints) -> Vector:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.plan.vectors.bounds import Bounds
-from lakerunner.plan.vectors.expression import Call, Expression, Kind, Matcher
+from lakerunner.plan.vectors.expression import Call, Expression, Kind, Matcher, Selector
 from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.rolled import FromWindows
 from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector
@@ -39,9 +40,16 @@ class Evaluation(Protocol):
     def bounds(self) -> Bounds:
         """What a value may hold."""
 
+    @property
+    def delayed_names(self) -> bool:
+        """Whether names go when the evaluation ends, not at once."""
+
     def evaluate(self, expression: Expression, steps: Steps) -> Value: ...
 
     def kind(self, expression: Expression) -> Kind: ...
+
+    def times_of(self, selector: Selector, steps: Steps) -> tuple[Samples, Ints]:
+        """The samples of an instant selector, and which of them counts at each step: -1 for none."""
 
 
 @dataclass(frozen=True)

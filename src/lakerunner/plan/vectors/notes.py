@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from lakerunner.plan.vectors.expression import NOWHERE, Span
-from lakerunner.plan.vectors.histogram_text import number_text
+from lakerunner.plan.vectors.numerals import number_text
 
 
 @dataclass(frozen=True, order=True)

@@ -31,6 +31,7 @@ from lakerunner.plan.vectors.expression import (
     parts,
 )
 from lakerunner.plan.vectors.function import Function
+from lakerunner.plan.vectors.names import may_collide
 from lakerunner.plan.vectors.steady import is_steady
 from lakerunner.plan.vectors.values import Steps
 
@@ -57,18 +58,27 @@ class Split:
     fragments: tuple[Fragment, ...]
 
 
-def split(expression: Expression, steps: Steps, functions: Mapping[str, Function], *, fold: bool = True) -> Split:
-    """`fold` False: aggregations are all done in the end, for those that turn out not to split."""
-    splitter = _Splitter(functions, fold)
+def split(
+    expression: Expression,
+    steps: Steps,
+    functions: Mapping[str, Function],
+    *,
+    fold: bool = True,
+    delayed_names: bool = False,
+) -> Split:
+    """`fold` False: aggregations are all done in the end, for those that turn out not to split. Without `delayed_names`
+    a fragment ends where series may come to have the same labels: only all of them together show whether they do."""
+    splitter = _Splitter(functions, fold, delayed_names)
     rest = splitter.rest(expression, steps)
     return Split(rest, tuple(splitter.fragments))
 
 
 class _Splitter:
-    def __init__(self, functions: Mapping[str, Function], fold: bool) -> None:
+    def __init__(self, functions: Mapping[str, Function], fold: bool, delayed_names: bool) -> None:
         self.fragments: dict[Fragment, int] = {}
         self._functions = functions
         self._fold = fold
+        self._delayed_names = delayed_names
 
     def rest(self, expression: Expression, steps: Steps) -> Expression:
         if self._folds(expression) or (self._is_local(expression) and self._is_vector(expression)):
@@ -96,7 +106,7 @@ class _Splitter:
         if not self._fold or not isinstance(expression, Aggregate) or expression.op not in SPLITS:
             return False
         parameter = expression.parameter
-        return self._is_local(expression.inner) and (parameter is None or isinstance(bare(parameter), Number))
+        return self._is_operand(expression.inner) and (parameter is None or isinstance(bare(parameter), Number))
 
     def _is_vector(self, expression: Expression) -> bool:
         return kind_of(expression, self._functions) == Kind.VECTOR
@@ -112,16 +122,23 @@ class _Splitter:
                 return True
             case Range(selector):
                 return self._is_local(selector)
-            case Subquery(inner) | Paren(inner) | Unary(_, inner):
+            case Paren(inner):
                 return self._is_local(inner)
+            case Subquery(inner) | Unary(_, inner):
+                return self._is_operand(inner)
             case Binary(_, left, right):
                 one, other = (right, left) if _selects(right) else (left, right)
-                return self._is_local(one) and kind_of(other, self._functions) == Kind.SCALAR and not _selects(other)
+                return self._is_operand(one) and kind_of(other, self._functions) == Kind.SCALAR and not _selects(other)
             case Call(name, arguments):
                 selecting = [one for one in arguments if _selects(one)]
                 function = self._functions[name]
-                return function.per_series and len(selecting) == 1 and self._is_local(selecting[0])
+                return function.per_series and len(selecting) == 1 and self._is_operand(selecting[0])
         return False
+
+    def _is_operand(self, expression: Expression) -> bool:
+        """Whether a fragment may go on with it."""
+        collides = not self._delayed_names and may_collide(expression, self._functions)
+        return self._is_local(expression) and not collides
 
 
 def _is_plain(expression: Expression) -> bool:

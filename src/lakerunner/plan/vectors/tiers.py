@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakerunner.model.tier import RAW, TIER_NAMES, TIERS
+from lakerunner.model.tier import RAW, TIER_WIDTHS, TIERS, tier_text
 from lakerunner.plan.vectors.bounds import Bounds
 from lakerunner.plan.vectors.evaluate import looked_at, subquery_steps
 from lakerunner.plan.vectors.expression import (
@@ -34,7 +34,7 @@ from lakerunner.plan.vectors.notes import Notes
 from lakerunner.plan.vectors.rolled import COUNT, INSTANT, FromWindows, Rolled, RolledRange
 from lakerunner.plan.vectors.values import Steps, Vector
 
-_TEXT_OF_EXTENDED = "it is {}: that looks at samples beyond its range"
+_TEXT_OF_EXTENDED = "{} looks at samples outside its range"
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ def guard(expression: Expression, steps: Steps, functions: Mapping[str, Function
     if isinstance(found, str):
         return Guarded(RAW, None, found)
     if found.steps is None:
-        return Guarded(RAW, found, "no step looks at anything")
+        return Guarded(RAW, found, "no step selects samples")
     reason = ""
     for tier in reversed(TIERS):
         misfit = _misfit(found, tier)
         if not misfit:
             return Guarded(tier, found, reason)
-        reason = f"not {TIER_NAMES[tier]}: {misfit}"
+        reason = f"{tier_text(tier)} need {misfit} that is a multiple of {TIER_WIDTHS[tier]}"
     return Guarded(RAW, found, reason)
 
 
@@ -114,7 +114,7 @@ def heart_of(expression: Expression, steps: Steps | None, functions: Mapping[str
             case Binary(_, left, right):
                 inner = right if _selects(right) else left
             case _:
-                return "it is a range of samples"
+                return "the query returns the samples of a range"
         expression = inner
 
 
@@ -146,24 +146,30 @@ def _of_range(call: Call, ranged: Any, function: Function, steps: Steps | None) 
     if ranged.selector.extended:
         return _TEXT_OF_EXTENDED.format(ranged.selector.extended)
     if function.windows is None:
-        return f"{function.name} needs the samples themselves"
+        return f"{function.name} needs every sample"
     return Heart(call, steps, function.windows)
 
 
 def _misfit(heart: Heart, tier: int) -> str:
-    """Why the windows of this tier do not fit; "" if they do."""
-    name = TIER_NAMES[tier]
+    """What does not fit the windows of this tier; "" if all does."""
     if heart.range % tier:
-        return f"the range of {heart.range / 1000:g} s is no multiple of {name}"
+        return "a range"
     steps = heart.steps
     if steps is None:
-        return "no step looks at anything"
+        raise TypeError(f"{heart.node} is evaluated at no step")
     moment = int(looked_at(heart.selector, Steps(steps.start, steps.start))[0])
     if moment % tier:
-        return f"the first step looks at {moment / 1000:.3f} s, which is no multiple of {name}"
+        offset = " minus offset" if heart.selector.offset else ""
+        return _time_of(heart.selector, steps) + offset
     if heart.selector.at is None and len(steps) > 1 and steps.step % tier:
-        return f"the step of {steps.step / 1000:g} s is no multiple of {name}"
+        return "a step"
     return ""
+
+
+def _time_of(selector: Selector, steps: Steps) -> str:
+    if selector.at is not None:
+        return "an @ time"
+    return "a start time" if len(steps) > 1 else "a time"
 
 
 def _selects(expression: Expression) -> bool:

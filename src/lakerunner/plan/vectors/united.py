@@ -12,6 +12,8 @@ from lakerunner.plan.vectors.expression import Expression
 from lakerunner.plan.vectors.steady import is_steady
 from lakerunner.plan.vectors.values import Steps, Vector
 
+SAME_LABELS = "vector cannot contain metrics with the same labelset"
+
 
 def joined(first: Vector, other: Vector) -> Vector:
     """The rows of both."""
@@ -54,7 +56,7 @@ def merged(vector: Vector) -> Vector:
     for row in np.argsort(np.argmax(vector.present, axis=1), kind="stable").tolist():
         place, there = places[row], vector.present[row]
         if (present[place] & there).any():
-            raise UserError("vector cannot contain metrics with the same labelset")
+            raise UserError(SAME_LABELS)
         if not present[place].any():
             drop_name[place] = vector.drop_name[row]
         present[place] |= there

@@ -90,7 +90,7 @@ def _summed(given: RolledRange, finite: Bools, *, mean: bool = False) -> Floats:
     windows = given.rolled
     sums = windows[rolled.SUM]
     if np.any((np.abs(sums) > _OVERFLOWS / max(1, len(sums))) & finite):
-        raise NotTiered("a sum may be too large for a number")
+        raise NotTiered("the sum may overflow in another order of its samples")
     values = np.zeros(given.present.shape)
     _totals(sums, windows[rolled.SUM_ERROR], windows[rolled.COUNT], given.bounds, mean, values)
     return values
@@ -101,7 +101,7 @@ def _sketch(given: RolledRange) -> Vector:
     sketches = given.rolled.sketches.at(given.rolled[rolled.SKETCH])
     whole = sketches.found == given.rolled[rolled.COUNT]
     if not whole.all():
-        raise NotTiered("some samples are NaN or infinite: windows do not know the sum of the others")
+        raise NotTiered("some samples are NaN or infinite, and rollups do not have the sum of the others")
     sums = _summed(given, whole)
     histograms = histograms_of(ranges_of_windows(sketches, given.bounds), sums, given.present, given.limit)
     return replace(given.vector(sums, given.present), histograms=histograms)

@@ -28,8 +28,8 @@ from lakerunner.plan.vectors.expression import Kind, Span, bare
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.histogram_quantile import NanFact, fraction, quantile, quotient, variance
-from lakerunner.plan.vectors.histogram_text import number_text
 from lakerunner.plan.vectors.notes import Note, Notes, Raised
+from lakerunner.plan.vectors.numerals import number_text
 from lakerunner.plan.vectors.united import united
 from lakerunner.plan.vectors.values import Scalar, Steps, String, Vector
 
@@ -44,28 +44,29 @@ _RAISED = (
 )
 
 
-def _for_metric(message: str, labels: Labels) -> str:
-    name = value_of(labels, NAME)
-    return f"{message} for metric name {json.dumps(name, ensure_ascii=False)}" if name else message
-
-
 @dataclass(frozen=True)
 class _Told:
-    """Where the notes about the histograms of a call go."""
+    """Where the notes about the histograms of a call go. `names`: they name metrics, as Prometheus' do where names are
+    there until the evaluation ends."""
 
     notes: Notes
     span: Span
     steps: Steps
+    names: bool
 
     def nan(self, fact: NanFact, labels: Labels) -> None:
         if fact is not NanFact.NONE:
-            self.notes.inform(_for_metric(_NAN_NOTES[fact], labels), self.span)
+            self.notes.inform(self.of_metric(_NAN_NOTES[fact], labels), self.span)
+
+    def of_metric(self, message: str, labels: Labels) -> str:
+        name = value_of(labels, NAME) if self.names else ""
+        return f"{message} for metric name {json.dumps(name, ensure_ascii=False)}" if name else message
 
     def raised(self, classic: ClassicHistograms, found: Quantiles) -> None:
         """One note for each name, of all that was raised."""
         by_name: dict[str, list[int]] = {}
         for n in np.flatnonzero((found.fall > 0).any(axis=1)).tolist():
-            by_name.setdefault(_for_metric(_RAISED, classic.labels[n]), []).append(n)
+            by_name.setdefault(self.of_metric(_RAISED, classic.labels[n]), []).append(n)
         for message, rows in by_name.items():
             where = found.fall[rows] > 0
             times = self.steps.times[where.any(axis=0)]
@@ -98,14 +99,14 @@ def _histograms(vector: Vector, told: _Told) -> _Both:
         labels = vector.labels[row]
         bound = json.dumps(value_of(labels, BOUND), ensure_ascii=False)
         message = f'bucket label "{BOUND}" is missing or has a malformed value of {bound}'
-        told.notes.warn(_for_metric(message, labels), told.span)
+        told.notes.warn(told.of_metric(message, labels), told.span)
     has_classic = classic.occupied()
     places = {labels: n for n, labels in enumerate(classic.labels)}
     for row in np.flatnonzero(native.any(axis=1)).tolist():
         labels = vector.labels[row]
         both = native[row] & has_classic[places[labels]] if labels in places else np.zeros(0, bool)
         if both.any():
-            told.notes.warn(_for_metric("vector contains a mix of classic and native histograms", labels), told.span)
+            told.notes.warn(told.of_metric("vector contains a mix of classic and native histograms", labels), told.span)
             native[row] &= ~both
             has_classic[places[labels]] &= ~both
     return _Both(vector, classic, has_classic, native)
@@ -149,7 +150,8 @@ def _check_quantile(called: Called, argument: int) -> Floats:
 
 
 def _told(called: Called, argument: int) -> _Told:
-    return _Told(called.notes, bare(called.call.arguments[argument]).span, called.steps)
+    span = bare(called.call.arguments[argument]).span
+    return _Told(called.notes, span, called.steps, called.evaluation.delayed_names)
 
 
 def _quantile_rows(both: _Both, q: Floats, told: _Told) -> tuple[list[tuple[Labels, Floats, Bools]], Quantiles]:

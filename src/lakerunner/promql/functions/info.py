@@ -16,7 +16,7 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, labels_text, value_of
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints
-from lakerunner.plan.vectors.expression import Call, Expression, Matcher, Selector, bare
+from lakerunner.plan.vectors.expression import Expression, Matcher, Selector, bare
 from lakerunner.plan.vectors.function import Called, Function
 from lakerunner.plan.vectors.regex import compiled
 from lakerunner.plan.vectors.united import merged
@@ -109,13 +109,22 @@ def _info_series(called: Called, wanted: _Wanted, identities: Iterable[Identity]
         _check_floats(samples)
         if len({(_identity(labels), value_of(labels, NAME)) for labels in samples.labels}) < len(samples):
             # Only where two stand for the same does it matter which is newer.
-            samples = _evaluated(called, Call("timestamp", (selector,)))
+            samples = _times(called, selector)
         found.append(samples)
     labels = [one for vector in found for one in vector.labels]
     nothing = np.zeros((0, len(called.steps)))
     values = np.concatenate([nothing, *(vector.values for vector in found)])
     present = np.concatenate([nothing.astype(bool), *(vector.present for vector in found)])
     return _InfoSeries(labels, values, present)
+
+
+def _times(called: Called, selector: Selector) -> Vector:
+    """As timestamp(), which would take the names off."""
+    samples, index = called.evaluation.times_of(selector, called.steps)
+    there = index >= 0
+    seconds = np.zeros(index.shape)
+    seconds[there] = samples.times[index[there]] / 1000
+    return Vector(samples.labels, seconds, there)
 
 
 def _identifying_matchers(identities: Iterable[Identity]) -> list[tuple[Matcher, ...]]:

@@ -90,6 +90,15 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class StoredSamples:
+    """As they are stored, stale markers too; series are sorted by labels, each once. `notes` say what has expired."""
+
+    samples: Samples
+    notes: tuple[Note, ...]
+    account: Account
+
+
+@dataclass(frozen=True)
 class CardinalityQuestion:
     """How many series there were, in windows of `step_ms` that end with its multiples: those that hold a moment of
     start_ms < time <= end_ms. `metric`: its name as it came or as Prometheus calls it; "": all, the `limit` with the
@@ -209,6 +218,11 @@ class MetricsLake(Protocol):
     def exemplars(
         self, organization: UUID, selectors: Sequence[tuple[Matcher, ...]], start_ms: int, end_ms: int, now_ns: int
     ) -> Listing: ...
+
+    def samples(
+        self, organization: UUID, selectors: Sequence[tuple[Matcher, ...]], start_ms: int, end_ms: int, now_ns: int
+    ) -> StoredSamples:
+        """Of series that meet one of the selectors, at start_ms <= time <= end_ms. TooLarge past a limit."""
 
     def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
         """TooLarge past what can be counted at once."""

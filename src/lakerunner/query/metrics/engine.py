@@ -23,6 +23,7 @@ from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
 from lakerunner.plan.vectors.evaluate import Evaluator, finished, in_order, kind_of
 from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher, Selector
 from lakerunner.plan.vectors.function import Function, Source
+from lakerunner.plan.vectors.names import distinct_series
 from lakerunner.plan.vectors.notes import Note, Notes
 from lakerunner.plan.vectors.ranges import windowed
 from lakerunner.plan.vectors.split import Fragment, split
@@ -42,13 +43,14 @@ from lakerunner.query.metrics.answer import (
     Listing,
     MetricsAnswer,
     MetricsQuestion,
+    StoredSamples,
 )
 from lakerunner.query.metrics.cardinality import Counting
 from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.expiry import expiry_notes, gone, unrolled
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.groups import in_groups
-from lakerunner.query.metrics.joined import joined_samples, joined_vectors
+from lakerunner.query.metrics.joined import distinct_samples, joined_samples, joined_vectors
 from lakerunner.query.metrics.lists import Asked, Lists, Selectors
 from lakerunner.query.metrics.pieces import Piece, Untiered
 from lakerunner.query.metrics.reads import Read, Reads
@@ -73,7 +75,8 @@ class MetricsLimits:
 
 class MetricsEngine:
     """Safe to use from many threads. Of how many parts a query is, `shard_rows` and the segments say, not the workers:
-    so it is the same to the last bit, whoever works it out."""
+    so it is the same to the last bit, whoever works it out. `delayed_names`: as Prometheus' feature
+    promql-delayed-name-removal."""
 
     def __init__(
         self,
@@ -83,12 +86,14 @@ class MetricsEngine:
         *,
         functions: Mapping[str, Function] = FUNCTIONS,
         shard_rows: int = SHARD_ROWS,
+        delayed_names: bool = False,
     ) -> None:
         self.segments = segments
         self.workers = workers
         self.limits = limits
         self.functions = functions
         self.shard_rows = shard_rows
+        self.delayed_names = delayed_names
         self.refusals = Refusals()
 
     def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
@@ -130,6 +135,22 @@ class MetricsEngine:
 
     def exemplars(self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int) -> Listing:
         return self._lists(organization, start_ms, end_ms, now_ns).exemplars(selectors, self.limits.max_series)
+
+    def samples(
+        self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, now_ns: int
+    ) -> StoredSamples:
+        question = MetricsQuestion("", Steps(end_ms, end_ms), True, now_ns)
+        fetching = Fetching(self, organization, question)
+        try:
+            found: list[Samples] = []
+            for matchers in selectors:
+                found.append(fetching.select(matchers, start_ms - 1, end_ms))
+                fetching.check(sum(map(len, found)), sum(len(one.times) for one in found))
+            reads = fetching.reads.all()
+            notes = expiry_notes([(read.fragment, read.gone, read.unrolled) for read in reads])
+            return StoredSamples(distinct_samples(found), notes, fetching.account)
+        finally:
+            fetching.close()
 
     def cardinality(self, organization: UUID, question: CardinalityQuestion) -> Cardinality:
         return Counting(self.segments, self.workers, organization, question).answer()
@@ -202,7 +223,8 @@ class _Asked:
         return Group(steps, value)
 
     def _evaluated(self, steps: Steps, *, fold: bool) -> Value:
-        parts = split(self._expression, steps, self._engine.functions, fold=fold)
+        engine = self._engine
+        parts = split(self._expression, steps, engine.functions, fold=fold, delayed_names=engine.delayed_names)
         notes = Notes()
         given = [self._fetching.fragment(fragment, notes) for fragment in parts.fragments]
         evaluator = self._fetching.evaluator(self._fetching, given)
@@ -247,20 +269,27 @@ class Fetching:
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
         selection = Selection(matchers, start, end)
-        guarded = Guarded(RAW, None, "the samples themselves are asked for")
+        guarded = Guarded(RAW, None, "this part of the query needs every sample")
         pieces = self._raw(selection, Fetch(), expression_text(Selector(matchers)), guarded)
         samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
-        self._check(len(samples), len(samples.times))
+        self.check(len(samples), len(samples.times))
         return samples
 
     def evaluator(self, source: Source, given: Sequence[Value] = ()) -> Evaluator:
         bounds = Bounds(self.engine.limits.max_samples, self._check_time)
-        return Evaluator(source, self.engine.functions, lookback=self.question.lookback_ms, given=given, bounds=bounds)
+        return Evaluator(
+            source,
+            self.engine.functions,
+            lookback=self.question.lookback_ms,
+            given=given,
+            bounds=bounds,
+            delayed_names=self.engine.delayed_names,
+        )
 
     def fragment(self, fragment: Fragment, notes: Notes) -> Vector:
         reach = _Reach()
         self.evaluator(reach).evaluate(fragment.expression, fragment.steps)
-        task = Evaluate(fragment.expression, fragment.steps, self.question.lookback_ms)
+        task = Evaluate(fragment.expression, fragment.steps, self.question.lookback_ms, self.engine.delayed_names)
         pieces = self._fragment(reach.selection, task) if reach.selection else []
         for piece in pieces:
             notes.add(piece.notes)
@@ -270,15 +299,18 @@ class Fetching:
                 return joined_vectors((), len(fragment.steps))
             return SPLITS[fragment.expression.op].fold(fragment.expression, partials, notes)
         vectors = [piece.value for piece in pieces if isinstance(piece.value, Vector)]
-        self._check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
-        return joined_vectors(vectors, len(fragment.steps))
+        self.check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
+        vector = joined_vectors(vectors, len(fragment.steps))
+        if self.engine.delayed_names:
+            return vector
+        return distinct_series(fragment.expression, vector, self.engine.functions)
 
     def _fragment(self, selection: Selection, task: Evaluate) -> list[Piece]:
         """From the widest tier that gives the same; where it turns out that it does not, from samples."""
         text = expression_text(task.expression)
         guarded = guard(task.expression, task.steps, self.engine.functions)
         if self.question.raw:
-            guarded = Guarded(RAW, None, "raw points are asked for")
+            guarded = Guarded(RAW, None, "the request has tier=raw")
         if not guarded.tier:
             return self._raw(selection, task, text, guarded)
         wanted, reach = Wanted(self.organization, text, guarded.tier), (selection.start, selection.end)
@@ -287,7 +319,7 @@ class Fetching:
             return self._raw(selection, task, text, Guarded(RAW, None, known), whole)
         pick = self._pick_tiers(selection, guarded.tier)
         if pick is None:
-            why = "the index cannot be reached: it knows where rollups are"
+            why = "the index is unavailable, which knows where rollups are"
             return self._raw(selection, task, text, Guarded(RAW, None, why))
         self._note(text, guarded, selection, pick, pick.tiles)
         all_raw = tuple(pick.tiles) == (RAW,)
@@ -371,7 +403,7 @@ class Fetching:
         self.picked += found.account
         return found
 
-    def _check(self, series: int, points: int) -> None:
+    def check(self, series: int, points: int) -> None:
         limits = self.engine.limits
         if points > limits.max_samples:
             raise too_many_samples(limits.max_samples)

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lakerunner.model.expiry import Expiry, expiry_text
-from lakerunner.model.tier import RAW, TIER_NAMES, window_end
+from lakerunner.model.tier import RAW, TIER_NAMES, TIER_WIDTHS, window_end
 from lakerunner.model.tiling import Interval, Tiles, clipped, joined
 from lakerunner.model.time import HOUR_NS, MS_NS, SECOND_NS, time_text
 from lakerunner.plan.vectors.expression import Selector
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.plan.vectors.tiers import Guarded
 
-_NOT_YET = "what came late there is not rolled up yet"
+_NOT_YET = "late samples there are not rolled up yet"
 _HOUR_MS = HOUR_NS // MS_NS
 _STRETCHES = 3  # that a warning names
 
@@ -50,10 +50,10 @@ class Gone:
             return f"{fragment}: points up to {self.until} have expired by retention, and no rollups of them are left"
         # The one that reaches back furthest, of several the finest: it asks for the least.
         tier, _ = min(self.left, key=lambda one: (max(one[1], self.start), one[0]))
-        how = self.how.format(tier=TIER_NAMES[tier])
+        how = self.how.format(tier=TIER_WIDTHS[tier])
         return (
             f"{fragment}: raw points up to {self.until} have expired by retention and are not in this answer; "
-            f"rollups of them are left, but do not serve it: {self.why}" + (f"; {how}" if how else "")
+            f"rollups of them are left, but cannot answer it: {self.why}" + (f"; {how}" if how else "")
         )
 
 

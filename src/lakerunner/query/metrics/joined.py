@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lakerunner.model.labels import Labels
 from lakerunner.plan.vectors.arrays import Ints, Objects
 from lakerunner.plan.vectors.evaluate import in_order
 from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Vector
@@ -46,6 +47,19 @@ def joined_samples(parts: Sequence[Samples]) -> Samples:
         np.concatenate([part.drop_name for part in parts]),
     )
     return _in_order(whole)
+
+
+def distinct_samples(parts: Sequence[Samples]) -> Samples:
+    """The series of all parts, each from the first that has it."""
+    seen: set[Labels] = set()
+    rows: list[Samples] = []
+    for part in parts:
+        if seen.isdisjoint(part.labels):
+            rows.append(part)
+        else:
+            rows += [part.between(n, n + 1) for n, labels in enumerate(part.labels) if labels not in seen]
+        seen.update(part.labels)
+    return joined_samples(rows)
 
 
 def _in_order(samples: Samples) -> Samples:

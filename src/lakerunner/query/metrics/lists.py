@@ -55,7 +55,7 @@ class Lists:
     account: Account = field(default_factory=Account)
 
     def series(self, selectors: Selectors, limit: int) -> Listing:
-        return self._sorted(List("series", limit), selectors, _labels)
+        return self._sorted(List("series", limit), selectors or _EVERYTHING, _labels)
 
     def label_names(self, selectors: Selectors, limit: int) -> Listing:
         return self._sorted(List("label_names", limit), selectors or _EVERYTHING, str)

@@ -1,5 +1,5 @@
 """What was read for a PromQL question, fragment by fragment: of which tier, where, and why of no wider one. Shown by
-`lakerunner promql --explain` and in Prometheus' `stats`.
+`lakerunner promql --explain` (read_lines.py) and in Prometheus' `stats`.
 
 What always holds: a fragment is there once, however many groups of time it was worked out in; its times are those of
 all of them.
@@ -7,7 +7,7 @@ all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,19 +52,6 @@ class Reads:
 
     def all(self) -> tuple[Read, ...]:
         return tuple(self._found.values())
-
-
-def lines(reads: Iterable[dict[str, Any]]) -> list[str]:
-    """Of reads as JSON."""
-    found = []
-    for read in reads:
-        found.append(read["fragment"])
-        found.append(f"  tier {read['tier']}" + (f", {read['reason']}" if read["reason"] else ""))
-        found += [f"  read {one['tier']} after {one['start']} to {one['end']}" for one in read["read"]]
-        found += [f"  expired up to {read['expired']}"] if "expired" in read else []
-        never = read.get("unrolled", ())
-        found += [f"  expired without being rolled up after {one['start']} to {one['end']}" for one in never]
-    return found or ["nothing is read"]
 
 
 def _merged(known: Read, new: Read) -> Read:

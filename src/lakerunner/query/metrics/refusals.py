@@ -64,4 +64,4 @@ class Refusals:
             if known.reach[0] >= reach[1] or known.reach[1] <= reach[0]:
                 return ""
             self._found.move_to_end(wanted)
-        return f"{known.reason}, as was found at {time_text(known.found_ns // SECOND_NS * SECOND_NS)} UTC"
+        return f"{known.reason}, as found at {time_text(known.found_ns // SECOND_NS * SECOND_NS)} UTC"

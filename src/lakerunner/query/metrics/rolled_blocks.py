@@ -210,7 +210,7 @@ def _sorted(rows: _Windows) -> _Windows:
     ends, identity = rows.ends[order], rows.identity[order]
     again = (ends[1:] == ends[:-1]) & (group[1:] == group[:-1])
     if np.any(again & (identity[1:] != identity[:-1])):
-        raise NotTiered("a series has points of several sources in one window")
+        raise NotTiered("a series has samples of several sources in one rollup window")
     facts = {fact: array[order] for fact, array in rows.facts.items()}
     return _Windows(rows.offsets, ends, identity, facts).where(np.append(~again, True))
 
@@ -218,9 +218,9 @@ def _sorted(rows: _Windows) -> _Windows:
 def _check_kinds(layout: Layout) -> None:
     entries = layout.entries
     if layout.spread.any() or not np.isin(entries.kind, _NUMBERS).all():
-        raise NotTiered("some of what is selected are not numbers: histograms, summaries or target_info")
+        raise NotTiered("some selected series are histograms, summaries or target_info")
     if entries.delta.any():
-        raise NotTiered("some of what is selected are deltas")
+        raise NotTiered("some selected series have delta temporality")
 
 
 def _identities(
@@ -239,7 +239,7 @@ def _identities(
 def _single(part: Part, samples: Samples, times: Sequence[Interval], facts: Sequence[str]) -> Stretch:
     """Each sample as a window."""
     if samples.histograms is not None:
-        raise NotTiered("some of what is selected are histograms")
+        raise NotTiered("some selected series are histograms")
     at, values, stale = samples.times, samples.values, is_stale(samples.values)
     made: dict[str, Any] = {fact: _single_fact(fact, at, values, stale) for fact in facts}
     rows = _Windows(samples.offsets, at, np.full(len(at), _UNCOUNTED, np.int64), made).where(inside(at, times))

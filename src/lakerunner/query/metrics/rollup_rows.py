@@ -143,7 +143,7 @@ class _Columns:
     def check_numbers(self, low: Ints, high: Ints) -> None:
         valid = self.of(rolled.COUNT).valid
         if len(valid) and not valid[ranges(low, high - low)].all():
-            raise NotTiered("some of what is selected are histograms")
+            raise NotTiered("some selected series are histograms")
 
     def _read(self) -> None:
         segment = self._file.segment

@@ -162,7 +162,14 @@ class MetricsRunning:
 
     def _evaluated(self, task: Evaluate, block: Samples, given: Sequence[Vector] = ()) -> Piece:
         bounds = Bounds(self._unit.max_points, self._check_wanted)
-        evaluator = Evaluator(_Block(block), self._functions, lookback=task.lookback, given=given, bounds=bounds)
+        evaluator = Evaluator(
+            _Block(block),
+            self._functions,
+            lookback=task.lookback,
+            given=given,
+            bounds=bounds,
+            delayed_names=task.delayed_names,
+        )
         expression = task.expression
         if not isinstance(expression, Aggregate):
             value = evaluator.evaluate(expression, task.steps)

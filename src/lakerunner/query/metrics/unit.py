@@ -19,16 +19,18 @@ from lakerunner.plan.vectors.written import expression_from, expression_json
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
 
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """A fragment (plan/vectors/split.py) over the selection's samples: vectors, or partials of an aggregation."""
+    """A fragment (plan/vectors/split.py) over the selection's samples: vectors, or partials of an aggregation.
+    `delayed_names`: metric names go when the evaluation ends, not at once."""
 
     expression: Expression
     steps: Steps
     lookback: int
+    delayed_names: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,19 @@ class MetricsUnit:
 def _task_json(task: Evaluate | Fetch | List) -> dict[str, Any]:
     if isinstance(task, Evaluate):
         steps = [task.steps.start, task.steps.end, task.steps.step]
-        return {"evaluate": expression_json(task.expression), "steps": steps, "lookback": task.lookback}
+        return {
+            "evaluate": expression_json(task.expression),
+            "steps": steps,
+            "lookback": task.lookback,
+            "delayed_names": task.delayed_names,
+        }
     return {"list": asdict(task)} if isinstance(task, List) else {"fetch": True}
 
 
 def _task(given: dict[str, Any]) -> Evaluate | Fetch | List:
     if "evaluate" in given:
-        return Evaluate(expression_from(given["evaluate"]), Steps(*given["steps"]), given["lookback"])
+        expression, steps = expression_from(given["evaluate"]), Steps(*given["steps"])
+        return Evaluate(expression, steps, given["lookback"], given["delayed_names"])
     if "list" in given:
         return List(**{**given["list"], "metrics": tuple(given["list"].get("metrics", ()))})
     return Fetch()
