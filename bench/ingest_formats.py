@@ -71,7 +71,9 @@ def otlp(records: list[Record]) -> bytes:
 
 def _request(records: list[Record]) -> Any:
     # Transcoded, so that all formats say the same; written anew by protobuf.
-    return ExportLogsServiceRequest.FromString(TRANSCODERS["jsonl"]("logs", memoryview(json_lines(records)), GUESSED))
+    return ExportLogsServiceRequest.FromString(
+        TRANSCODERS["jsonl"]("logs", memoryview(json_lines(records)), GUESSED).whole()
+    )
 
 
 def otlp_json(records: list[Record]) -> bytes:
@@ -173,7 +175,7 @@ def ingest(name: str, data: bytes) -> tuple[float, float]:
     started = time.process_time()
     content = memoryview(data)
     if name in TRANSCODERS:
-        content = memoryview(TRANSCODERS[name]("logs", content, GUESSED))
+        content = memoryview(TRANSCODERS[name]("logs", content, GUESSED).whole())
     transcoded = time.process_time() - started
     source = SourceObject("bench", f"x.{name}", "etag", len(data), OPENING_NS)
     made = make_segments(LOGS, DEFAULT_ORGANIZATION.id, "bench", [Raw(source, content)], lambda _path, _data: None)

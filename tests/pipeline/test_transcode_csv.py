@@ -55,7 +55,7 @@ def test_json_in_a_cell_is_as_exact_as_in_a_line() -> None:
     [
         (b"a,b\n1,2\n3\n", "line 3: 1 cells, the header has 2"),
         (b'a,b\n1,"2\n2"\n3,4,5\n', "line 4: 3 cells, the header has 2"),
-        (b"a,b\n1\n1,2\n1,2,3\n,,,\n", "line 2: 1 cells, the header has 2; 2 further bad records"),
+        (b"a,b\n1\n1,2\n1,2,3\n,,,\n", "line 2: 1 cells, the header has 2; 2 further bad lines"),
         (b'a\nx\n"open\n\n', "line 3: not CSV: unexpected end of data"),
         (b'a\n"x"y\n', "line 2: not CSV: "),
         (b"a\n\xff\n", "line 2, byte 1: not UTF-8"),

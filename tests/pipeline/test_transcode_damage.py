@@ -60,7 +60,7 @@ SAMPLES = {
 def test_there_is_a_sample_of_every_format() -> None:
     assert SAMPLES.keys() == TRANSCODERS.keys()
     for name, data in SAMPLES.items():
-        REQUESTS["logs"].FromString(TRANSCODERS[name]("logs", memoryview(data), GUESSED))
+        REQUESTS["logs"].FromString(TRANSCODERS[name]("logs", memoryview(data), GUESSED).data)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
@@ -75,4 +75,4 @@ def test_damage_is_corrupt_or_harmless(name: str, signal: str, cuts: list[tuple[
         at = int(place * len(data))
         data = data[:at] + new + data[at + gone :]
     with suppress(Corrupt):
-        REQUESTS[signal].FromString(TRANSCODERS[name](signal, memoryview(data), GUESSED))
+        REQUESTS[signal].FromString(TRANSCODERS[name](signal, memoryview(data), GUESSED).data)

@@ -173,7 +173,7 @@ def test_a_document_over_many_lines_is_one_record_or_a_list_of_them() -> None:
     ("text", "expected"),
     [
         ('{"a":1}\n{"a":}\n', "line 2: column 6: not JSON: "),
-        ('{"a":1}\n\n{"a"\nnot\n{"b":2}\n[1]', "; 2 further bad records"),
+        ('{"a":1}\n\n{"a"\nnot\n{"b":2}\n[1]', "; 2 further bad lines"),
         ('{"a":1}\n5', "line 2: a record is a JSON object, this is a number"),
         ('"a"', "line 1: a record is a JSON object, this is a string"),
         ('{"a":1}\n[{"b":1}, null]', "line 2: item 1: a record is a JSON object, this is a null"),
@@ -215,7 +215,7 @@ def test_a_line_is_taken_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     head, tail = b'{"msg":"', b'"}'
     longest = head + b"x" * ((4 << 20) - len(head) - len(tail)) + tail
     same(one(longest + b"\n{}"), logs_request((None, {"body": "x" * (len(longest) - 10)}, {}), (None, {}, {})))
-    assert reason("jsonl", "logs", b"{}\n" + longest.replace(b"x", b"xy", 1)) == "line 2 is longer than 4 MB"
+    assert reason("jsonl", "logs", b"{}\n" + longest.replace(b"x", b"xy", 1)) == "line 2: longer than 4 MB"
 
 
 def test_what_a_file_unfolds_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,7 +215,7 @@ def refusals(origin: Origin, requests: Mapping[bytes, bytes]) -> dict[bytes, Use
     for digest, request in requests.items():
         data = form.joined([request])
         try:
-            content = transcoder(origin.signal, memoryview(data), GUESSED) if transcoder else data
+            content = transcoder(origin.signal, memoryview(data), GUESSED).whole() if transcoder else data
         except (Corrupt, UserError) as error:
             refused[digest] = UserError(str(error))
             continue

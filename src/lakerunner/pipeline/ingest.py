@@ -143,7 +143,7 @@ def _unpacked(source: SourceObject, data: memoryview, signal: str, limits: Inges
     transcoder = TRANSCODERS.get(found)
     if transcoder is None:
         return Raw(source, content, found)
-    return Raw(source, memoryview(transcoder(signal, content, mappings.of(source.key, signal))))
+    return Raw(source, memoryview(transcoder(signal, content, mappings.of(source.key, signal)).whole()))
 
 
 def _read_ahead(

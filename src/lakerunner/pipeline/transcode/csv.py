@@ -10,39 +10,42 @@ import csv
 from collections.abc import Iterator
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.findings import MAX_EXCERPT
 from lakerunner.pipeline.transcode.columns import Columns
-from lakerunner.pipeline.transcode.lines import MAX_LINE, lines, without_bom
-from lakerunner.pipeline.transcode.request import Damage
+from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines, without_bom
+from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.signals import RECORDS
 from lakerunner.pipeline.transcode.values import ABSENT, Unfit
 
 csv.field_size_limit(MAX_LINE)  # the module's own limit is for the whole process, and lower
 
 
-def from_csv(signal: str, data: memoryview, columns: Columns) -> bytes:
-    """The export request of these rows."""
-    rows = _rows(without_bom(data))
-    _, header = next(rows, (0, []))
+def from_csv(signal: str, data: memoryview, columns: Columns) -> Transcoded:
+    """The export request of these rows, and the lines that are no rows of this header."""
+    rows = _rows(data)
+    _, _, header = next(rows, (0, 0, []))
     if not header:
         raise Corrupt("a CSV file begins with a header, this one is blank")
     names = tuple(name or f"column_{index}" for index, name in enumerate(header, start=1))
-    records, damage = RECORDS[signal](columns), Damage()
-    for line, row in rows:
+    reading = Reading()
+    records = RECORDS[signal](columns, reading)
+    for line, offset, row in rows:
+        reading.at(line, offset)
         try:
             if len(row) != len(names):
                 raise Unfit(f"{len(row)} cells, the header has {len(names)}")
             records.add(names, [cell or ABSENT for cell in row])
         except Unfit as error:
-            damage.note(f"line {line}", str(error))
-    damage.refuse()
-    return records.data()
+            reading.reject(str(error), bytes(data[offset : offset + MAX_EXCERPT]).partition(b"\n")[0])
+    return reading.transcoded(records.data())
 
 
-def _rows(data: memoryview) -> Iterator[tuple[int, list[str]]]:
-    """(number of its first line, cells) of each row that is not blank."""
-    reader = csv.reader(_texts(data), strict=True)
+def _rows(data: memoryview) -> Iterator[tuple[int, int, list[str]]]:
+    """(number and offset of its first line, cells) of each row that is not blank."""
+    texts = _Texts(data)
+    reader = csv.reader(texts, strict=True)
     while True:
-        line = reader.line_num + 1
+        line, offset = texts.next_number, texts.next_offset
         try:
             row = next(reader, None)
         except csv.Error as error:
@@ -50,12 +53,25 @@ def _rows(data: memoryview) -> Iterator[tuple[int, list[str]]]:
         if row is None:
             return
         if row:
-            yield line, row
+            yield line, offset, row
 
 
-def _texts(data: memoryview) -> Iterator[str]:
-    for number, line in lines(data):
+class _Texts:
+    """The lines as text, and where the next one stands."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._lines = lines(data)
+        self.next_number, self.next_offset = 1, len(data) - len(without_bom(data))
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        number, offset, line = next(self._lines)
+        if type(line) is Overlong:
+            raise Corrupt(f"line {number}: {line.reason}")
+        self.next_number, self.next_offset = number + 1, offset + len(line) + 1
         try:
-            yield line.decode() + "\n"
+            return line.decode() + "\n"
         except UnicodeDecodeError as error:
             raise Corrupt(f"line {number}, byte {error.start + 1}: not UTF-8") from None

@@ -8,6 +8,7 @@ a record or a list of records.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -15,28 +16,40 @@ import orjson
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.transcode.columns import Columns, Plan
 from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique, whole
-from lakerunner.pipeline.transcode.lines import MAX_LINE, lines, without_bom
+from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines, without_bom
 from lakerunner.pipeline.transcode.otlp_json import REQUEST_MEMBERS, write_request
+from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.records import Records
-from lakerunner.pipeline.transcode.request import Damage
 from lakerunner.pipeline.transcode.signals import RECORDS
 from lakerunner.pipeline.transcode.values import Members, Unfit
 
 
-def from_json(signal: str, data: memoryview, columns: Columns) -> bytes:
-    """The export request of these records or requests."""
-    data = without_bom(data)
-    target = _Target(signal, RECORDS[signal](columns))
-    damage = Damage()
-    for where, text in _documents(data):
+def from_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
+    """The export request of these records or requests, and the lines that are neither."""
+    reading = Reading()
+    target = _Target(signal, RECORDS[signal](columns, reading))
+    texts = _texts(data)
+    first = next(texts, None)
+    if first is not None and _goes_on(first[2], data):
+        number, offset, _ = first
+        reading.at(number, offset)
+        try:
+            target.add(bytes(without_bom(data)))
+        except (Unfit, UnicodeEncodeError) as error:
+            raise Corrupt(f"from line {number}: {_reason(error)}") from None
+        return reading.transcoded(target.data())
+    for number, offset, text in chain([first] if first else [], texts):
+        reading.at(number, offset)
         try:
             target.add(text)
-        except Unfit as error:
-            damage.note(where, str(error))
-        except UnicodeEncodeError:  # half of a surrogate pair, which the slow way lets pass
-            damage.note(where, "not JSON: text that is no Unicode")
-    damage.refuse()
-    return target.data()
+        except (Unfit, UnicodeEncodeError) as error:
+            reading.reject(_reason(error), text)
+    return reading.transcoded(target.data())
+
+
+def _reason(error: Unfit | UnicodeEncodeError) -> str:
+    """Half of a surrogate pair, which the slow way lets pass, cannot be written."""
+    return str(error) if isinstance(error, Unfit) else "not JSON: text that is no Unicode"
 
 
 class _Target:
@@ -48,6 +61,8 @@ class _Target:
         self._requests: list[bytes] = []
 
     def add(self, text: bytes) -> None:
+        if type(text) is Overlong:
+            raise Unfit(text.reason)
         value = loaded(text)
         if type(value) is dict and not REQUEST_MEMBERS.keys().isdisjoint(value):
             self._add_request(value if names_are_unique(text, value) else exactly(text))
@@ -104,19 +119,12 @@ def _has_rounded_time(plan: Plan, values: list[Any]) -> bool:
     )
 
 
-def _documents(data: memoryview) -> Iterator[tuple[str, bytes]]:
-    """(where, text) of each line that is not blank, or of the whole file where the first of them is not JSON but the
-    beginning of some."""
-    first = True
-    for number, line in lines(data):
-        text = line.strip(b" \t\r\n")
-        if not text:
-            continue
-        if first and _goes_on(text, data):
-            yield f"from line {number}", bytes(data)
-            return
-        first = False
-        yield f"line {number}", text
+def _texts(data: memoryview) -> Iterator[tuple[int, int, bytes]]:
+    """(number, offset, text) of each line that is not blank."""
+    for number, offset, line in lines(data):
+        text = line if type(line) is Overlong else line.strip(b" \t\r\n")
+        if text:
+            yield number, offset, text
 
 
 def _goes_on(text: bytes, data: memoryview) -> bool:

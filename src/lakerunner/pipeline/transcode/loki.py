@@ -22,6 +22,7 @@ from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.framed import frames
 from lakerunner.pipeline.transcode.json_text import parsed
 from lakerunner.pipeline.transcode.logs import body, severity
+from lakerunner.pipeline.transcode.reading import Transcoded
 from lakerunner.pipeline.transcode.records import RESOURCE_ATTRIBUTES, SERVICE_NAME, id_in, integer, time_in
 from lakerunner.pipeline.transcode.request import Damage, Request
 from lakerunner.pipeline.transcode.times import LAST_NS, Nanoseconds
@@ -44,17 +45,17 @@ class Entry(NamedTuple):
     metadata: Pairs
 
 
-def from_loki_protobuf(signal: str, data: memoryview, _: Columns) -> bytes:
+def from_loki_protobuf(signal: str, data: memoryview, _: Columns) -> Transcoded:
     """The export request of framed logproto.PushRequest messages."""
     return _request(signal, data, _streams_of_protobuf)
 
 
-def from_loki_json(signal: str, data: memoryview, _: Columns) -> bytes:
+def from_loki_json(signal: str, data: memoryview, _: Columns) -> Transcoded:
     """The export request of framed JSON push requests."""
     return _request(signal, data, _streams_of_json)
 
 
-def _request(signal: str, data: memoryview, streams: Any) -> bytes:
+def _request(signal: str, data: memoryview, streams: Any) -> Transcoded:
     if signal != "logs":
         raise Corrupt(f"Loki push requests hold logs, not {signal}")
     request, damage = Request(), Damage()
@@ -65,7 +66,7 @@ def _request(signal: str, data: memoryview, streams: Any) -> bytes:
         except Unfit as error:
             damage.note(f"the message at byte {at}", str(error))
     damage.refuse()
-    return request.data()
+    return Transcoded(request.data())
 
 
 def _add_stream(request: Request, labels: Pairs, entries: Iterable[Entry]) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.transcode.columns import Columns
+from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.records import Records
 from lakerunner.pipeline.transcode.request import Damage
 from lakerunner.pipeline.transcode.signals import RECORDS
@@ -28,16 +29,18 @@ _WHOLE = ("attributes", "resource", "events", "links")
 Values = list[Any]
 
 
-def from_parquet(signal: str, data: memoryview, columns: Columns) -> bytes:
+def from_parquet(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     """The export request of these rows."""
-    records, damage = RECORDS[signal](columns), Damage()
+    reading, damage = Reading(), Damage()
+    records = RECORDS[signal](columns, reading)
     for row, names, values in _read(data, records):
+        reading.at(row, 0)
         try:
             records.add(names, values)
         except Unfit as error:
             damage.note(f"row {row}", str(error))
     damage.refuse()
-    return records.data()
+    return reading.transcoded(records.data())
 
 
 def _read(data: memoryview, records: Records) -> Iterator[tuple[int, tuple[str, ...], Sequence[Any]]]:

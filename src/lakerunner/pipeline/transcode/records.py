@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
 from lakerunner.pipeline.transcode.columns import Columns, Plan, Plans
 from lakerunner.pipeline.transcode.json_text import inside
+from lakerunner.pipeline.transcode.reading import Reading
 from lakerunner.pipeline.transcode.request import Request
 from lakerunner.pipeline.transcode.times import instant
 from lakerunner.pipeline.transcode.values import (
@@ -119,7 +120,8 @@ class Records(ABC):
     attribute_tag: ClassVar[bytes]
     places: ClassVar[Mapping[str, Place]]  # fields that stand in the item itself
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, reading: Reading) -> None:
+        self.reading = reading
         self.plans = Plans(self.signal, columns)
         self.request = Request()
         self._heads = short_heads(self.attribute_tag)
