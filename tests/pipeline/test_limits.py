@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import math
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -242,6 +244,15 @@ def test_timestamp_in_the_future(lake: Lake) -> None:
     (segment,) = (segment for segment in result.segments if segment.time.start_ns == future)
     assert f"/21000101/{lake.signal.name}/00/" in segment.path
     assert [row["timestamp"] for row in lake.rows(segment.path)] == [future]
+
+
+def test_timestamp_without_a_year(lake: Lake) -> None:
+    name = {"logs": "time", "metrics": "time", "traces": "start"}[lake.signal.name]
+    record = {name: "Nov 14 22:13:20.5", "name": "n", "value": 1}
+    source = replace(lake.put(json.dumps(record).encode(), "a.jsonl"), modified_ns=1_705_000_000 * 10**9)
+    result = lake.ingest(source)
+    times = [row["timestamp"] for segment in result.segments for row in lake.rows(segment.path)]
+    assert sorted(times) == [1_700_000_000_500_000_000, START]
 
 
 def test_duplicate_keys(lake: Lake) -> None:

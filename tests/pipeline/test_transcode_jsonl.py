@@ -267,3 +267,10 @@ def test_orjson_and_the_slow_way_agree_on_doubles() -> None:
     same(one(orjson.dumps({"n": numbers})), logs_request((None, {}, {"n": numbers})))
     slow = orjson.dumps({"n": numbers})[:-1] + b',"big":' + b"1" * 30 + b"}"
     same(one(slow), logs_request((None, {}, {"n": numbers, "big": "1" * 30})))
+
+
+def test_a_date_without_a_year_lies_near_the_time_at_which_its_object_was_modified() -> None:
+    line, modified = b'{"time": "Nov 14 22:13:20", "msg": "a"}', 1_705_000_000 * 10**9
+    request = transcoded("jsonl", "logs", line, GUESSED.near(modified))
+    same(request, logs_request((None, {"time_unix_nano": 1_700_000_000 * 10**9, "body": "a"}, {})))
+    same(one(line), logs_request((None, {"body": "a"}, {"time": "Nov 14 22:13:20"})))

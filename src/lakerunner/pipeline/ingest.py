@@ -143,7 +143,8 @@ def _unpacked(source: SourceObject, data: memoryview, signal: str, limits: Inges
     transcoder = TRANSCODERS.get(found)
     if transcoder is None:
         return Raw(source, content, found)
-    return Raw(source, memoryview(transcoder(signal, content, mappings.of(source.key, signal)).whole()))
+    columns = mappings.of(source.key, signal).near(source.modified_ns)
+    return Raw(source, memoryview(transcoder(signal, content, columns).whole()))
 
 
 def _read_ahead(

@@ -9,7 +9,7 @@ All others stay attributes. docs/formats/inputs.md shows these lists to users.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -105,10 +105,16 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """What a mapping file says of the objects under a prefix: the column of a field, the unit of a time."""
+    """How the columns of an object are read: what a mapping file says of the objects under its prefix, the column of a
+    field and the unit of a time; and `near_ns`, the time near which dates without a year lie."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    near_ns: int | None = None
+
+    def near(self, ns: int) -> Columns:
+        """Return the same for an object that was last modified at this time."""
+        return replace(self, near_ns=ns)
 
 
 GUESSED = Columns()

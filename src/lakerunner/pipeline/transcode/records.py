@@ -10,6 +10,7 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
@@ -67,18 +68,26 @@ def text_in(field: int) -> Place:
     return lambda value, _: delimited(field_tag, value.encode()) if isinstance(value, str) else None
 
 
-def time_in(field: int) -> Place:
-    field_tag = tag(field, FIXED64)
-    pack = struct.Struct("<Q").pack
+_pack_time = struct.Struct("<Q").pack
 
-    def place(value: Any, unit: str) -> bytes | None:
-        found = instant(value, unit)
+
+@dataclass(frozen=True)
+class TimeIn:
+    """The place of a time; dates without a year lie near `near_ns`."""
+
+    tag: bytes
+    near_ns: int | None = None
+
+    def __call__(self, value: Any, unit: str) -> bytes | None:
+        found = instant(value, unit, self.near_ns)
         if found is None:
             return None
-        data = field_tag + pack(found.ns)
+        data = self.tag + _pack_time(found.ns)
         return data if found.exact else Kept(data)
 
-    return place
+
+def time_in(field: int) -> TimeIn:
+    return TimeIn(tag(field, FIXED64))
 
 
 def id_in(field: int, size: int) -> Place:
@@ -123,6 +132,11 @@ class Records(ABC):
     def __init__(self, columns: Columns, reading: Reading) -> None:
         self.reading = reading
         self.plans = Plans(self.signal, columns)
+        self.near_ns = columns.near_ns
+        self._places = {
+            name: replace(place, near_ns=columns.near_ns) if isinstance(place, TimeIn) else place
+            for name, place in self.places.items()
+        }
         self.request = Request()
         self._heads = short_heads(self.attribute_tag)
         self._services: dict[str, bytes] = {}
@@ -137,7 +151,7 @@ class Records(ABC):
     def placed(self, plan: Plan, values: Sequence[Any], parts: list[bytes]) -> dict[str, Any]:
         """Append to `parts` what stands in the item itself: its own fields, and the columns that are no field.
         What comes back are the fields that are still to be placed, by name."""
-        places = self.places
+        places = self._places
         open_fields: dict[str, Any] = {}
         for field, index, unit in plan.fields:
             value = values[index]
