@@ -159,12 +159,23 @@ def loki_protobuf(records: list[Record]) -> bytes:
     return b"".join(out)
 
 
+def plain_text(records: list[Record]) -> bytes:
+    """Lines as loggers write them: time, level, message."""
+    lines = []
+    for record in records:
+        seconds, nanos = divmod(record["timestamp"], 10**9)
+        stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanos:09}Z"
+        lines.append(f"{stamp} {record['level']} {record['message']}".replace("\n", " ").encode())
+    return b"\n".join(lines)
+
+
 WRITERS: dict[str, Callable[[list[Record]], bytes]] = {
     "otlp": otlp,
     "otlp_json": otlp_json,
     "jsonl": json_lines,
     "csv": comma_separated,
     "parquet": parquet,
+    "text": plain_text,
     "lokipb": loki_protobuf,
     "lokijson": loki_json,
 }

@@ -157,7 +157,7 @@ def test_bad_objects_are_set_aside_and_their_neighbours_are_not(
         source(store, "empty.binpb", b""),
         source(store, "bomb.binpb.gz", igzip.compress(bytes(LIMITS.object_max_bytes + 1))),
         source(store, "large.binpb", bytes(LIMITS.object_max_bytes + 1)),
-        source(store, "unknown.txt", b"a,b\n"),
+        source(store, "unknown.xyz", b"a,b\n"),
         grown,
         shrunk,
         rewritten,
@@ -171,7 +171,7 @@ def test_bad_objects_are_set_aside_and_their_neighbours_are_not(
     said = reasons(result)
     assert said.pop("damaged.binpb")
     assert said.pop("gone.binpb").endswith("/gone.binpb: it was deleted after it was announced")
-    assert "unknown.txt' has no ending we know" in said.pop("unknown.txt")
+    assert "unknown.xyz' has no ending we know" in said.pop("unknown.xyz")
     assert said == {
         "truncated.binpb.gz": "the gzip file is cut short",
         "empty.binpb": "the file is empty",

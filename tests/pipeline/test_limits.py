@@ -4,6 +4,7 @@ object beside the bad one, and comes through."""
 from __future__ import annotations
 
 import gzip
+import inspect
 import io
 import json
 import math
@@ -135,6 +136,21 @@ class Lake:
 @pytest.fixture(params=SIGNALS, ids=lambda signal: signal.name)
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     return Lake(tmp_path, request.param)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Lake:
+    """For input that only logs can be."""
+    return Lake(tmp_path, SIGNALS[0])
+
+
+def text_rows(lake: Lake, data: bytes) -> tuple[SourceObject, list[dict[str, Any]]]:
+    """The object of this text, and its rows in their order."""
+    source = lake.put(data, "bad.log")
+    result = lake.ingest(source)
+    assert result.failed == ()
+    rows = [row for segment in result.segments for row in lake.rows(segment.path) if row["service_name"] != "limits"]
+    return source, sorted(rows, key=lambda row: (row["timestamp"], row["delivery_row"]))
 
 
 def test_corrupt_protobuf(lake: Lake) -> None:
@@ -285,6 +301,40 @@ def test_overwritten_object(lake: Lake) -> None:
     assert lake.reason(source) == "the object has changed since it was announced"
 
 
+def test_text_without_times(logs: Lake) -> None:
+    source, rows = text_rows(logs, b"a\n2020-01-01T00:00:00Z ERROR b\nc\n")
+    start = 1_577_836_800 * 10**9
+    assert [(row["timestamp"], row["message"], row["severity"]) for row in rows] == [
+        (start, "2020-01-01T00:00:00Z ERROR b", "ERROR"),
+        (start, "c", ""),
+        (source.modified_ns, "a", ""),
+    ]
+
+
+def test_text_not_utf8(logs: Lake) -> None:
+    _, (row,) = text_rows(logs, b"2020-01-01T00:00:00Z caf\xe9")
+    assert (row["message"], row["own"]) == (
+        "2020-01-01T00:00:00Z caf\ufffd",
+        {"lakerunner.body": [b"2020-01-01T00:00:00Z caf\xe9"]},
+    )
+
+
+def test_text_in_utf16(logs: Lake) -> None:
+    _, (row,) = text_rows(logs, "2020-01-01T00:00:00Z \u0142\r\n".encode("utf-16"))
+    assert row["message"] == "2020-01-01T00:00:00Z \u0142"
+
+
+def test_text_with_nul(logs: Lake) -> None:
+    _, (row,) = text_rows(logs, b"2020-01-01T00:00:00Z a\0b\0")
+    assert row["message"] == "2020-01-01T00:00:00Z a\0b\0"
+
+
+def test_endless_stack_trace(logs: Lake) -> None:
+    _, rows = text_rows(logs, b"2020-01-01T00:00:00Z a\n" + b"\tat b\n" * 2500)
+    assert [row["message"].count("\n") + 1 for row in rows] == [1000, 1000, 501]
+    assert {row["timestamp"] for row in rows} == {1_577_836_800 * 10**9}
+
+
 def set_text(record: Any, key: str, text: str) -> None:
     record.attributes.add(key=key).value.string_value = text
 
@@ -295,5 +345,8 @@ def test_every_row_of_the_page_has_its_test_and_every_test_its_row() -> None:
     named = [row[-1].strip().strip("`") for row in rows]
     here = [name for name in globals() if name.startswith("test_") and not name.startswith("test_every_row")]
     assert named == here
+    everything = ", ".join(signal.name for signal in SIGNALS)
     for row in rows:
-        assert row[-2].strip() == ", ".join(signal.name for signal in SIGNALS)
+        assert row[-2].strip() == (
+            "logs" if "logs" in inspect.signature(globals()[row[-1].strip(" `")]).parameters else everything
+        )

@@ -50,6 +50,7 @@ SAMPLES = {
     "otlp_json": json.dumps(OTLP).encode(),
     "csv": b'time,name,value,labels\n1,n,5,"{""a"": 1}"\n2,"x\ny",6,\n',
     "parquet": parquet(),
+    "text": b'2026-11-17T12:00:00Z INFO a\n\tat b\nlevel=info ts=5 msg="c"\n{"time":5}\n<34>1 - h a 1 m [x y="z"] e\n',
     "lokipb": framed(
         b"\x0a\x1c\x0a\x09" + b'{a="b\\n"}' + b"\x12\x0f\x0a\x02\x08\x05\x12\x01x\x1a\x06\x0a\x01k\x12\x01v"
     ),

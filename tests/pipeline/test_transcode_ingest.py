@@ -93,16 +93,16 @@ def test_every_format_gives_the_same_rows_and_bad_objects_are_set_aside(tmp_path
         "f.json": jsonl(),
         "g.ndjson": b'{"a":1}\nnonsense\n',
         "h.csv": b"a,b\n1\n",
-        "i.txt": b"what is this",
+        "i.xyz": b"what is this",
     }
     result, rows = ingested(tmp_path, files)
     assert sorted(rows) == sorted(WANTED * 6)
     assert {source.key.rpartition("/")[2][0] for source in result.done} == set("abcdef")
     failed = {source.key.rpartition("/")[2]: reason for source, reason in result.failed}
-    assert failed.keys() == {"g.ndjson", "h.csv", "i.txt"}
+    assert failed.keys() == {"g.ndjson", "h.csv", "i.xyz"}
     assert failed["g.ndjson"].startswith("line 2: column 1: not JSON: ")
     assert failed["h.csv"] == "line 2: 1 cells, the header has 2"
-    assert "has no ending we know" in failed["i.txt"]
+    assert "has no ending we know" in failed["i.xyz"]
 
 
 def test_spans_come_from_json_lines_too(tmp_path: Path) -> None:

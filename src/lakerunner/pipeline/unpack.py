@@ -25,6 +25,8 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".csv": "csv",
     ".parquet": "parquet",
+    ".log": "text",
+    ".txt": "text",
     ".prw1": "prw1",
     ".prw2": "prw2",
     ".lokipb": "lokipb",

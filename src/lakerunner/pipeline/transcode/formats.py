@@ -9,6 +9,7 @@ from lakerunner.pipeline.transcode.csv import from_csv
 from lakerunner.pipeline.transcode.json_lines import from_json
 from lakerunner.pipeline.transcode.loki import from_loki_json, from_loki_protobuf
 from lakerunner.pipeline.transcode.parquet import from_parquet
+from lakerunner.pipeline.transcode.plain_text import from_text
 from lakerunner.pipeline.transcode.reading import Transcoded
 
 # The signal, an object's unpacked bytes, what a mapping file says of it: an export request and what was not understood.
@@ -20,6 +21,7 @@ TRANSCODERS: dict[str, Transcoder] = {
     "jsonl": from_json,
     "csv": from_csv,
     "parquet": from_parquet,
+    "text": from_text,
     "lokipb": from_loki_protobuf,
     "lokijson": from_loki_json,
 }

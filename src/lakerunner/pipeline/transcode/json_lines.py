@@ -27,7 +27,7 @@ from lakerunner.pipeline.transcode.values import Members, Unfit
 def from_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     """The export request of these records or requests, and the lines that are neither."""
     reading = Reading()
-    target = _Target(signal, RECORDS[signal](columns, reading))
+    target = JsonTarget(signal, RECORDS[signal](columns, reading))
     texts = _texts(data)
     first = next(texts, None)
     if first is not None and _goes_on(first[2], data):
@@ -52,7 +52,7 @@ def _reason(error: Unfit | UnicodeEncodeError) -> str:
     return str(error) if isinstance(error, Unfit) else "not JSON: text that is no Unicode"
 
 
-class _Target:
+class JsonTarget:
     """Where the lines of one file go."""
 
     def __init__(self, signal: str, records: Records) -> None:
