@@ -99,10 +99,14 @@ def json_lines(records: list[Record]) -> bytes:
     return b"\n".join(map(orjson.dumps, records))
 
 
-def comma_separated(records: list[Record]) -> bytes:
+def tab_separated(records: list[Record]) -> bytes:
+    return comma_separated(records, "\t")
+
+
+def comma_separated(records: list[Record], delimiter: str = ",") -> bytes:
     names = list(dict.fromkeys(name for record in records for name in record))
     out = io.StringIO()
-    writer = csv.DictWriter(out, names)
+    writer = csv.DictWriter(out, names, delimiter=delimiter)
     writer.writeheader()
     writer.writerows(records)
     return out.getvalue().encode()
@@ -174,6 +178,7 @@ WRITERS: dict[str, Callable[[list[Record]], bytes]] = {
     "otlp_json": otlp_json,
     "jsonl": json_lines,
     "csv": comma_separated,
+    "tsv": tab_separated,
     "parquet": parquet,
     "text": plain_text,
     "lokipb": loki_protobuf,

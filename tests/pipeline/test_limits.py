@@ -23,9 +23,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.bus.topics import IngestBox
+from lakerunner.model.findings import Note
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_group
+from lakerunner.pipeline.transcode.columns import GUESSED
+from lakerunner.pipeline.transcode.formats import TRANSCODERS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "formats" / "limits.md"
 START = 1_760_000_400_000_000_000
@@ -299,6 +302,18 @@ def test_overwritten_object(lake: Lake) -> None:
     source = lake.put(lake.signal.made())
     lake.put(lake.signal.made(lambda record: set_text(record, "k", "another")))
     assert lake.reason(source) == "the object has changed since it was announced"
+
+
+def test_ambiguous_delimiter(lake: Lake) -> None:
+    data = b"name;value;k|1\nn;1;a,b\n"
+    found = TRANSCODERS["csv"](lake.signal.name, memoryview(data), GUESSED).findings
+    doubt = (
+        "cells are separated by semicolon; the header has semicolon 2 times, comma 0 times, tab 0 times, pipe 1 times"
+    )
+    assert found.notes == (Note("delimiter", 1, 1, doubt),)
+    result = lake.ingest(lake.put(data, "bad.csv"))
+    (row,) = (row for segment in result.segments for row in lake.rows(segment.path) if "k|1" in row["own"])
+    assert row["own"]["k|1"] == ["a,b"]
 
 
 def test_text_without_times(logs: Lake) -> None:

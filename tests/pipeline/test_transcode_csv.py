@@ -8,9 +8,11 @@ import io
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
+from transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
 from lakerunner.pipeline.transcode import request
+from lakerunner.pipeline.transcode.columns import GUESSED
+from lakerunner.pipeline.transcode.formats import TRANSCODERS
 
 NS = 1_700_000_000_123_456_789
 
@@ -99,3 +101,35 @@ def test_any_cells_come_back_equal(rows: list[list[str]]) -> None:
     csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows([names, *rows])
     wanted = logs_request(*((None, {}, dict(zip(names, row, strict=True))) for row in rows))
     same(transcoded("csv", "logs", out.getvalue().encode()), wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "noted"),
+    [
+        ("csv", "time;msg;code\n1700000000;a, b;7\n", False),
+        ("csv", "time\tmsg\tcode\n1700000000\ta, b\t7\n", False),
+        ("csv", "time|msg|code\n1700000000|a, b|7\n", False),
+        ("csv", '\n"time";"msg";"code"\n1700000000;"a, b";7\n', False),
+        ("csv", '"ti,m,e";time;msg;code\n;1700000000;"a, b";7\n', False),
+        ("csv", 'time,msg,code,"x;y;z;z;z"\n1700000000,"a, b",7,\n', False),
+        ("csv", 'time,msg,code,x;y\n1700000000,"a, b",7,\n', True),
+        ("tsv", "time\tmsg\tcode\n1700000000\ta, b\t7\n", False),
+        ("tsv", "time\tmsg\tcode\tx,y,z,z,z\n1700000000\ta, b\t7\t\n", True),
+    ],
+)
+def test_the_header_says_what_separates_cells(name: str, data: str, noted: bool) -> None:
+    made = TRANSCODERS[name]("logs", memoryview(data.encode()), GUESSED)
+    record = REQUESTS["logs"].FromString(made.whole()).resource_logs[0].scope_logs[0].log_records[0]
+    assert (record.time_unix_nano, record.body.string_value) == (1_700_000_000 * 10**9, "a, b")
+    assert [(pair.key, pair.value.string_value) for pair in record.attributes] == [("code", "7")]
+    assert [note.kind for note in made.findings.notes] == ["delimiter"] * noted
+
+
+def test_a_tsv_file_without_tabs_is_one_column_and_noted() -> None:
+    made = TRANSCODERS["tsv"]("logs", memoryview(b"a,b\n1,2\n"), GUESSED)
+    same(REQUESTS["logs"].FromString(made.whole()), logs_request((None, {}, {"a,b": "1,2"})))
+    (note,) = made.findings.notes
+    assert (note.line, note.text) == (
+        1,
+        "cells are separated by tab; the header has tab 0 times, comma 1 times, semicolon 0 times, pipe 0 times",
+    )

@@ -49,6 +49,7 @@ SAMPLES = {
     "jsonl": json.dumps(SPAN).encode() + b"\n" + json.dumps(SPAN).encode(),
     "otlp_json": json.dumps(OTLP).encode(),
     "csv": b'time,name,value,labels\n1,n,5,"{""a"": 1}"\n2,"x\ny",6,\n',
+    "tsv": b'time\tname\tvalue\n1\tn\t5\n2\t"x\ny"\t6\n',
     "parquet": parquet(),
     "text": b'2026-11-17T12:00:00Z INFO a\n\tat b\nlevel=info ts=5 msg="c"\n{"time":5}\n<34>1 - h a 1 m [x y="z"] e\n',
     "lokipb": framed(

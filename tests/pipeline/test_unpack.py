@@ -133,8 +133,8 @@ def test_an_empty_plain_file_is_named_so() -> None:
 
 def test_an_unknown_ending_names_the_known_ones() -> None:
     assert reason("otel-raw/a/b/x.xyz.gz", b"{}") == (
-        "'otel-raw/a/b/x.xyz.gz' has no ending we know: .binpb, .pb, .json, .jsonl, .ndjson, .csv, .parquet, .log, "
-        ".txt, .prw1, .prw2, .lokipb, .lokijson, each also with .gz or .zst"
+        "'otel-raw/a/b/x.xyz.gz' has no ending we know: .binpb, .pb, .json, .jsonl, .ndjson, .csv, .tsv, .parquet, "
+        ".log, .txt, .prw1, .prw2, .lokipb, .lokijson, each also with .gz or .zst"
     )
 
 

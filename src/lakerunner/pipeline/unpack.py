@@ -24,6 +24,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".csv": "csv",
+    ".tsv": "tsv",
     ".parquet": "parquet",
     ".log": "text",
     ".txt": "text",

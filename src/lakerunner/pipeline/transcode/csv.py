@@ -1,7 +1,8 @@
 """CSV with a header: one record per row, every cell a string until its field makes something else of it.
 
-Quotes as RFC 4180 has them, line ends inside them included. An empty cell is no value. A row of another width than the
-header is damage: nobody knows which cell belongs to which column.
+The header shows what separates cells (`delimiters.py`). Quotes as RFC 4180 has them, line ends inside them included. An
+empty cell is no value. A row of another width than the header is damage: nobody knows which cell belongs to which
+column.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.findings import MAX_EXCERPT
 from lakerunner.pipeline.transcode.columns import Columns
+from lakerunner.pipeline.transcode.delimiters import header_of
 from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines, without_bom
 from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.signals import RECORDS
@@ -20,14 +22,23 @@ from lakerunner.pipeline.transcode.values import ABSENT, Unfit
 csv.field_size_limit(MAX_LINE)  # the module's own limit is for the whole process, and lower
 
 
-def from_csv(signal: str, data: memoryview, columns: Columns) -> Transcoded:
+def from_tsv(signal: str, data: memoryview, columns: Columns) -> Transcoded:
+    """The same of cells that are separated by tabs, whatever the header looks like."""
+    return from_csv(signal, data, columns, "\t")
+
+
+def from_csv(signal: str, data: memoryview, columns: Columns, delimiter: str = "") -> Transcoded:
     """The export request of these rows, and the lines that are no rows of this header."""
-    rows = _rows(data)
+    found = header_of(data)
+    delimiter = delimiter or found.delimiter()
+    rows = _rows(data, delimiter)
     _, _, header = next(rows, (0, 0, []))
     if not header:
         raise Corrupt("a CSV file begins with a header, this one is blank")
     names = tuple(name or f"column_{index}" for index, name in enumerate(header, start=1))
     reading = Reading()
+    if doubt := found.doubt(delimiter):
+        reading.note("delimiter", doubt, found.line)
     records = RECORDS[signal](columns, reading)
     for line, offset, row in rows:
         reading.at(line, offset)
@@ -40,10 +51,10 @@ def from_csv(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     return reading.transcoded(records.data())
 
 
-def _rows(data: memoryview) -> Iterator[tuple[int, int, list[str]]]:
+def _rows(data: memoryview, delimiter: str) -> Iterator[tuple[int, int, list[str]]]:
     """(number and offset of its first line, cells) of each row that is not blank."""
     texts = _Texts(data)
-    reader = csv.reader(texts, strict=True)
+    reader = csv.reader(texts, delimiter=delimiter, strict=True)
     while True:
         line, offset = texts.next_number, texts.next_offset
         try:

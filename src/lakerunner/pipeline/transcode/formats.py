@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakerunner.pipeline.transcode.columns import Columns
-from lakerunner.pipeline.transcode.csv import from_csv
+from lakerunner.pipeline.transcode.csv import from_csv, from_tsv
 from lakerunner.pipeline.transcode.json_lines import from_json
 from lakerunner.pipeline.transcode.loki import from_loki_json, from_loki_protobuf
 from lakerunner.pipeline.transcode.parquet import from_parquet
@@ -20,6 +20,7 @@ TRANSCODERS: dict[str, Transcoder] = {
     "otlp_json": from_json,  # which of the two a file is, its lines say
     "jsonl": from_json,
     "csv": from_csv,
+    "tsv": from_tsv,
     "parquet": from_parquet,
     "text": from_text,
     "lokipb": from_loki_protobuf,

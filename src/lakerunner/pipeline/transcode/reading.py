@@ -57,13 +57,13 @@ class Reading:
             excerpt = bytes(content[:MAX_EXCERPT]).decode(errors="replace")
             self._first.append(Reject(self._line, self._offset, reason[:MAX_TEXT], excerpt))
 
-    def note(self, kind: str, text: str) -> None:
-        """Count one more record of this kind; the first one's line and text are kept."""
+    def note(self, kind: str, text: str, line: int = 0) -> None:
+        """Count one more record of this kind; the first one's line (0: the current one) and text are kept."""
         found = self._notes.get(kind)
         if found is not None:
             self._notes[kind] = replace(found, count=found.count + 1)
         elif len(self._notes) < MAX_NOTES:
-            self._notes[kind] = Note(kind, 1, self._line, text[:MAX_TEXT])
+            self._notes[kind] = Note(kind, 1, line or self._line, text[:MAX_TEXT])
 
     def transcoded(self, data: bytes) -> Transcoded:
         """What the transcoder returns when all is read."""
