@@ -304,6 +304,24 @@ def test_overwritten_object(lake: Lake) -> None:
     assert lake.reason(source) == "the object has changed since it was announced"
 
 
+def test_nested_json(lake: Lake) -> None:
+    long = "k" * 100_000
+    record = {"name": "n", "value": 1, "a": {"b": {"c": 500}, "d.e": [{"f": 1}]}, "z": {long: dict.fromkeys("1234", 1)}}
+    source = lake.put(json.dumps(record).encode(), "bad.jsonl")
+    segments = lake.ingest(source).segments
+    (row,) = (row for segment in segments for row in lake.rows(segment.path) if "a.b.c" in row["own"])
+    assert (row["own"]["a.b.c"], row["own"]["a.d.e"]) == ([500], ['[{"f":1}]'])
+    assert [key for key in row["own"] if key[0] == "z"] == [f"z.{long}.{digit}" for digit in "1234"]
+    record["z"] = {long: dict.fromkeys("0123456789x", 1)}
+    source = lake.put(json.dumps(record).encode(), "bad.jsonl")
+    segments = lake.ingest(source).segments
+    (row,) = (row for segment in segments for row in lake.rows(segment.path) if "a" in row["own"])
+    assert row["own"]["a"] == ['{"b":{"c":500},"d.e":[{"f":1}]}']
+    deep = b'{"name":"n","a":' + b'{"b":' * 31 + b"1" + b"}" * 32
+    rejects = TRANSCODERS["jsonl"](lake.signal.name, memoryview(deep), GUESSED).findings.rejects
+    assert str(rejects) == "line 1: a value is nested deeper than 30 levels"
+
+
 def test_ambiguous_delimiter(lake: Lake) -> None:
     data = b"name;value;k|1\nn;1;a,b\n"
     found = TRANSCODERS["csv"](lake.signal.name, memoryview(data), GUESSED).findings

@@ -13,10 +13,20 @@ from hypothesis import strategies as st
 from transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
 from lakerunner.pipeline.transcode import columns, lines, request
+from lakerunner.pipeline.transcode import nested as nested_columns
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.values import MAX_NESTING
 
 NS = 1_700_000_000_123_456_789
+
+
+def flat(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        inner = flat(value) if isinstance(value, dict) else {}
+        found |= {f"{name}.{key}": item for key, item in inner.items()} or {name: value}
+    return found
 
 
 def one(text: str | bytes) -> Any:
@@ -43,7 +53,7 @@ def test_the_usual_names_become_fields_and_the_rest_attributes_with_their_types(
         "object": {"a": {"b": "c"}, "empty": {}, "none": []},
         "text": "not the message: msg stands before it",
     }
-    attributes = {name: record[name] for name in list(record)[7:]}
+    attributes = flat({name: record[name] for name in list(record)[7:]})
     fields = {
         "time_unix_nano": NS,
         "body": "paid",
@@ -91,6 +101,21 @@ def test_the_usual_names_become_fields_and_the_rest_attributes_with_their_types(
         ('{"attributes": [1]}', {}, {"attributes": [1]}),
         ('{"service": 7, "resource": "x"}', {}, {"service": 7, "resource": "x"}),
         ("{}", {}, {}),
+        (
+            '{"http": {"status": 500, "tags": [{"a": {"b": 1}}], "none": {}, "null": null}}',
+            {},
+            {"http.status": 500, "http.tags": [{"a": {"b": 1}}], "http.none": {}, "http.null": None},
+        ),
+        (
+            '{"log": {"level": "warn", "logger": "x"}}',
+            {"severity_text": "warn", "severity_number": 13},
+            {"log.logger": "x"},
+        ),
+        ('{"event": {"time": 1700000000.123456789}}', {"time_unix_nano": NS}, {}),
+        ('{"trace": {"id": "' + TRACE_ID.hex() + '"}}', {"trace_id": TRACE_ID}, {}),
+        ('{"level": "info", "log": {"level": 1}}', {"severity_text": "info", "severity_number": 9}, {"log.level": 1}),
+        ('{"body": {"a": {"b": 1}}}', {"body": {"a": {"b": 1}}}, {}),
+        ('{"attributes": {"a": {"b": 1}}}', {}, {"a": {"b": 1}}),
         ('{"big": 18446744073709551616}', {}, {"big": "18446744073709551616"}),
         ('{"big": [{"a": -9223372036854775809}]}', {}, {"big": [{"a": "-9223372036854775809"}]}),
         ('{"big": ' + "7" * 5000 + "}", {}, {"big": "7" * 5000}),
@@ -141,7 +166,10 @@ def test_names_that_stand_twice_are_both_kept(text: str) -> None:
             target.int_value = value
 
     wanted = logs_request((None, {}, {}))
-    fill(wanted.resource_logs[0].scope_logs[0].log_records[0].attributes, json.loads(text, object_pairs_hook=tuple))
+    pairs = json.loads(text, object_pairs_hook=tuple)
+    if text == '{"a":{"b":1,"b":2}}':
+        pairs = (("a.b", 1), ("a.b", 2))
+    fill(wanted.resource_logs[0].scope_logs[0].log_records[0].attributes, pairs)
     same(one(text), wanted)
 
 
@@ -200,10 +228,7 @@ def nested(levels: int) -> bytes:
 
 
 def test_nesting_is_taken_to_its_limit() -> None:
-    found = one(nested(MAX_NESTING)).resource_logs[0].scope_logs[0].log_records[0].attributes[0].value
-    for _ in range(MAX_NESTING):
-        found = found.kvlist_value.values[0].value
-    assert found.int_value == 1
+    same(one(nested(MAX_NESTING)), logs_request((None, {}, {"a" + ".b" * MAX_NESTING: 1})))
     for levels in (MAX_NESTING + 1, 500, 1000, 2000):
         assert "line 1" in reason("jsonl", "logs", nested(levels))
     assert "nested deeper than 30 levels" in reason("jsonl", "logs", nested(MAX_NESTING + 1))
@@ -259,7 +284,7 @@ KEY = TEXT.map(lambda text: f"x-{text}")
 @given(st.lists(st.dictionaries(KEY, VALUE, max_size=6), min_size=1, max_size=5), st.sampled_from([None, 1]))
 def test_any_record_comes_back_equal(records: list[dict[str, Any]], indent: int | None) -> None:
     data = json.dumps(records, indent=1) if indent else "\n".join(json.dumps(record) for record in records)
-    same(one(data), logs_request(*((None, {}, record) for record in records)))
+    same(one(data), logs_request(*((None, {}, flat(record)) for record in records)))
 
 
 def test_orjson_and_the_slow_way_agree_on_doubles() -> None:
@@ -274,3 +299,21 @@ def test_a_date_without_a_year_lies_near_the_time_at_which_its_object_was_modifi
     request = transcoded("jsonl", "logs", line, GUESSED.near(modified))
     same(request, logs_request((None, {"time_unix_nano": 1_700_000_000 * 10**9, "body": "a"}, {})))
     same(one(line), logs_request((None, {"body": "a"}, {"time": "Nov 14 22:13:20"})))
+
+
+def test_a_dotted_name_that_comes_out_twice_is_kept_twice() -> None:
+    for text in ('{"a": {"b": 1}, "a.b": 2}', '{"a": {"b": 1}, "a": {"b": 2}}'):
+        pairs = one(text).resource_logs[0].scope_logs[0].log_records[0].attributes
+        assert [(pair.key, pair.value.int_value) for pair in pairs] == [("a.b", 1), ("a.b", 2)]
+
+
+def test_a_struct_of_a_service_is_the_service() -> None:
+    found = one('{"service": {"name": "cart", "version": "1"}, "msg": "a"}')
+    same(found, logs_request(("cart", {"body": "a"}, {"service.version": "1"})))
+
+
+def test_a_long_name_above_many_members_does_not_unfold(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"n" * 100: {f"k{n}": n for n in range(50)}}
+    same(one(json.dumps(record)), logs_request((None, {}, flat(record))))
+    monkeypatch.setattr(nested_columns, "MAX_REPEATED", 4_999)
+    same(one(json.dumps(record)), logs_request((None, {}, record)))

@@ -7,7 +7,7 @@ a record or a list of records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -17,6 +17,7 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.transcode.columns import Columns, Plan
 from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique, whole
 from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines, without_bom
+from lakerunner.pipeline.transcode.nested import dotted, has_objects
 from lakerunner.pipeline.transcode.otlp_json import REQUEST_MEMBERS, write_request
 from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.records import Records
@@ -72,21 +73,24 @@ class JsonTarget:
             # One by one from the exact reading: there is no text of each to go back to.
             for index, item in enumerate(exactly(text)):
                 try:
-                    self._add_record(item)
+                    self._records.add(*self._columns(item))
                 except Unfit as error:
                     raise Unfit(f"item {index}: {error}") from None
         else:
-            if type(value) is dict and _has_rounded_time(self._records.plans(tuple(value)), list(value.values())):
-                value = exactly(text)
-            self._add_record(value)
+            names, values = self._columns(value)
+            if type(value) is dict and _has_rounded_time(self._records.plans(names), values):
+                names, values = self._columns(exactly(text))
+            self._records.add(names, values)
 
-    def _add_record(self, value: Any) -> None:
+    def _columns(self, value: Any) -> tuple[tuple[str, ...], Sequence[Any]]:
+        """Return the names and values of a record's columns, those inside objects under dotted names."""
         if type(value) is dict:
-            self._records.add(tuple(value), list(value.values()))
+            names, values = tuple(value), list(value.values())
         elif type(value) is Members:
-            self._records.add(tuple(name for name, _ in value), [item for _, item in value])
+            names, values = tuple(name for name, _ in value), [item for _, item in value]
         else:
             raise Unfit(f"a record is a JSON object, this is a {_JSON_NAMES[type(value)]}")
+        return dotted(self._records.plans(names), names, values) if has_objects(values) else (names, values)
 
     def _add_request(self, value: Any) -> None:
         names = value if type(value) is dict else (name for name, _ in value)
@@ -106,7 +110,7 @@ class JsonTarget:
 _JSON_NAMES = {str: "string", int: "number", float: "number", bool: "boolean", list: "list", type(None): "null"}
 
 
-def _has_rounded_time(plan: Plan, values: list[Any]) -> bool:
+def _has_rounded_time(plan: Plan, values: Sequence[Any]) -> bool:
     """Whether a time, or one of an event, came as a float: its digits must be looked at again."""
     if any(type(values[index]) is float for index in plan.times):
         return True
