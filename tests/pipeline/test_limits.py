@@ -33,6 +33,7 @@ from lakerunner.pipeline.transcode.formats import TRANSCODERS
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "formats" / "limits.md"
 START = 1_760_000_400_000_000_000
 LAST_TIME = 2**63 - 2
+OLDEST = 946_684_800 * 10**9  # 2000-01-01
 LIMITS = IngestLimits(object_max_bytes=256 << 20, task_max_bytes=64 << 20)
 MB = 1 << 20
 
@@ -274,6 +275,22 @@ def test_timestamp_without_a_year(lake: Lake) -> None:
     assert sorted(times) == [1_700_000_000_500_000_000, START]
 
 
+def test_timestamp_that_is_probably_wrong(lake: Lake) -> None:
+    modified = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
+    day = 86_400 * 10**9
+    name = {"logs": "time", "metrics": "time", "traces": "start"}[lake.signal.name]
+    times = [modified + day, modified + day + 1, 2**62, OLDEST, OLDEST - 1]
+    data = "".join(json.dumps({name: ns, "name": "n", "value": 1}) + "\n" for ns in times).encode()
+    notes = TRANSCODERS["jsonl"](lake.signal.name, memoryview(data), GUESSED.near(modified)).findings.notes
+    assert [(note.kind, note.count, note.line, note.text) for note in notes if note.kind.startswith("time ")] == [
+        ("time in the future", 2, 2, "the record has the time 2026-11-18T12:00:00.000000001Z"),
+        ("time before 2000", 1, 5, "the record has the time 1999-12-31T23:59:59.999999999Z"),
+    ]
+    result = lake.ingest(replace(lake.put(data, "a.jsonl"), modified_ns=modified))
+    kept = [row["timestamp"] for segment in result.segments for row in lake.rows(segment.path)]
+    assert sorted(kept) == sorted([*times, START])
+
+
 def test_duplicate_keys(lake: Lake) -> None:
     def fill(record: Any) -> None:
         for text in ("first", "second"):
@@ -324,11 +341,11 @@ def test_nested_json(lake: Lake) -> None:
 
 def test_ambiguous_delimiter(lake: Lake) -> None:
     data = b"name;value;k|1\nn;1;a,b\n"
-    found = TRANSCODERS["csv"](lake.signal.name, memoryview(data), GUESSED).findings
+    notes = TRANSCODERS["csv"](lake.signal.name, memoryview(data), GUESSED).findings.notes
     doubt = (
         "cells are separated by semicolon; the header has semicolon 2 times, comma 0 times, tab 0 times, pipe 1 times"
     )
-    assert found.notes == (Note("delimiter", 1, 1, doubt),)
+    assert Note("delimiter", 1, 1, doubt) in notes
     result = lake.ingest(lake.put(data, "bad.csv"))
     (row,) = (row for segment in result.segments for row in lake.rows(segment.path) if "k|1" in row["own"])
     assert row["own"]["k|1"] == ["a,b"]

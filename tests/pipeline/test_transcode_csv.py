@@ -122,13 +122,13 @@ def test_the_header_says_what_separates_cells(name: str, data: str, noted: bool)
     record = REQUESTS["logs"].FromString(made.whole()).resource_logs[0].scope_logs[0].log_records[0]
     assert (record.time_unix_nano, record.body.string_value) == (1_700_000_000 * 10**9, "a, b")
     assert [(pair.key, pair.value.string_value) for pair in record.attributes] == [("code", "7")]
-    assert [note.kind for note in made.findings.notes] == ["delimiter"] * noted
+    assert ("delimiter" in [note.kind for note in made.findings.notes]) == noted
 
 
 def test_a_tsv_file_without_tabs_is_one_column_and_noted() -> None:
     made = TRANSCODERS["tsv"]("logs", memoryview(b"a,b\n1,2\n"), GUESSED)
     same(REQUESTS["logs"].FromString(made.whole()), logs_request((None, {}, {"a,b": "1,2"})))
-    (note,) = made.findings.notes
+    (note,) = (note for note in made.findings.notes if note.kind == "delimiter")
     assert (note.line, note.text) == (
         1,
         "cells are separated by tab; the header has tab 0 times, comma 1 times, semicolon 0 times, pipe 0 times",

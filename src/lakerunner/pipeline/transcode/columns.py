@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from lakerunner.pipeline.transcode.plausible import FILE_GRACE_NS
 from lakerunner.pipeline.transcode.values import attribute_key
 
 _SIGNS = str.maketrans("", "", "_.-@$ ")
@@ -106,15 +107,17 @@ class Plan(NamedTuple):
 @dataclass(frozen=True)
 class Columns:
     """How the columns of an object are read: what a mapping file says of the objects under its prefix, the column of a
-    field and the unit of a time; and `near_ns`, the time near which dates without a year lie."""
+    field and the unit of a time; and `near_ns`, when it was last modified: dates without a year lie near it. A time
+    past `latest_ns` is noted."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     near_ns: int | None = None
+    latest_ns: int | None = None
 
-    def near(self, ns: int) -> Columns:
-        """Return the same for an object that was last modified at this time."""
-        return replace(self, near_ns=ns)
+    def near(self, ns: int, grace_ns: int = FILE_GRACE_NS) -> Columns:
+        """Return the same for an object that was last modified at this time; its records may be that much newer."""
+        return replace(self, near_ns=ns, latest_ns=ns + grace_ns)
 
 
 GUESSED = Columns()

@@ -15,11 +15,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_MONTHS = {
-    name: number
-    for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), start=1)  # noqa: SIM905
-}
-_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
+_MONTH = f"(?:{'|'.join(_MONTH_NAMES)})"
 _CLOCK = r"\d\d:\d\d:\d\d"
 _FRACTION = r"(?:[.,](\d+))?"
 _ZONE = r"\s?([Zz]|UTC|GMT|[+-]\d\d:?\d\d|(?<=\d)[+-]\d\d)?"  # hours alone, as PostgreSQL writes them, without a space

@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
+from lakerunner.model.time import iso_time
 from lakerunner.pipeline.transcode.columns import Columns, Plan, Plans
 from lakerunner.pipeline.transcode.json_text import inside
+from lakerunner.pipeline.transcode.plausible import doubt
 from lakerunner.pipeline.transcode.reading import Reading
 from lakerunner.pipeline.transcode.request import Request
 from lakerunner.pipeline.transcode.times import instant
@@ -73,15 +75,18 @@ _pack_time = struct.Struct("<Q").pack
 
 @dataclass(frozen=True)
 class TimeIn:
-    """The place of a time; dates without a year lie near `near_ns`."""
+    """The place of a time; dates without a year lie near `near_ns`. `watch` sees each time that is placed."""
 
     tag: bytes
     near_ns: int | None = None
+    watch: Callable[[int], None] | None = None
 
     def __call__(self, value: Any, unit: str) -> bytes | None:
         found = instant(value, unit, self.near_ns)
         if found is None:
             return None
+        if self.watch is not None:
+            self.watch(found.ns)
         data = self.tag + _pack_time(found.ns)
         return data if found.exact else Kept(data)
 
@@ -127,16 +132,15 @@ class Records(ABC):
 
     signal: ClassVar[str]
     attribute_tag: ClassVar[bytes]
+    row_time: ClassVar[str] = "timestamp"  # the field that is the time of the row
     places: ClassVar[Mapping[str, Place]]  # fields that stand in the item itself
 
     def __init__(self, columns: Columns, reading: Reading) -> None:
         self.reading = reading
         self.plans = Plans(self.signal, columns)
         self.near_ns = columns.near_ns
-        self._places = {
-            name: replace(place, near_ns=columns.near_ns) if isinstance(place, TimeIn) else place
-            for name, place in self.places.items()
-        }
+        self._latest_ns = columns.latest_ns
+        self._places = {name: self._own_place(name, place) for name, place in self.places.items()}
         self.request = Request()
         self._heads = short_heads(self.attribute_tag)
         self._services: dict[str, bytes] = {}
@@ -147,6 +151,17 @@ class Records(ABC):
 
     def data(self) -> bytes:
         return self.request.data()
+
+    def _own_place(self, field: str, place: Place) -> Place:
+        """Return the place of this field in this object's records."""
+        if not isinstance(place, TimeIn):
+            return place
+        return replace(place, near_ns=self.near_ns, watch=self._watch_time if field == self.row_time else None)
+
+    def _watch_time(self, ns: int) -> None:
+        kind = doubt(ns, self._latest_ns)
+        if kind:
+            self.reading.note(kind, f"the record has the time {iso_time(ns)}")
 
     def placed(self, plan: Plan, values: Sequence[Any], parts: list[bytes]) -> dict[str, Any]:
         """Append to `parts` what stands in the item itself: its own fields, and the columns that are no field.

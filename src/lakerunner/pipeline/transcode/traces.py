@@ -52,6 +52,7 @@ _EVENT_ATTRIBUTES, _LINK_ATTRIBUTES = b"\x1a", b"\x22"
 class Traces(Records):
     signal = "traces"
     attribute_tag = b"\x4a"
+    row_time = "start"
     places: ClassVar[Mapping[str, Place]] = {
         "trace_id": id_in(1, 16),
         "span_id": id_in(2, 8),
