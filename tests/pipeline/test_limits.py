@@ -253,7 +253,77 @@ def test_duplicate_keys(lake: Lake) -> None:
 
 
 def test_empty_file(lake: Lake) -> None:
-    assert lake.reason(lake.put(b"")) == "the file is empty"
+    empty = {
+        "empty.binpb": b"",
+        "empty.jsonl.gz": gzip.compress(b""),
+        "blank.jsonl": b"\n \r\n",
+        "blank.csv": b"\r\n",
+        "header.csv": b"name,value\n",
+    }
+    sources = [lake.put(data, name) for name, data in empty.items()]
+    result = lake.ingest(*sources)
+    assert result.failed == ()
+    assert sum(segment.rows for segment in result.segments) == 1
+    rows = {source: found.rows for source, found in result.findings}
+    assert [rows[source] for source in sources] == [0] * len(empty)
+
+
+GOOD = b'{"name": "n", "value": 5}\n'
+
+
+def test_bad_line_in_a_file_of_lines(lake: Lake) -> None:
+    for name, data, bad, reason in (
+        ("cut.jsonl", GOOD * 1000 + b'{"name": "n", "va', 1001, "column 18: not JSON: unexpected end of data"),
+        ("bytes.jsonl", GOOD + GOOD.replace(b"n", b"\xff") + GOOD, 2, "byte 3: not UTF-8"),
+        ("width.csv", b"name,value\nn,5\nn\nn,6\n", 3, "1 cells, the header has 2"),
+        ("quote.csv", b'name,value\nn,5\nn,"6\nn,7\n', 3, "not CSV: unexpected end of data"),
+    ):
+        source = lake.put(data, name)
+        one, two = lake.ingest(source), lake.ingest(source)
+        assert (one.failed, {part.id for part in one.segments}) == ((), {part.id for part in two.segments})
+        found = dict(one.findings)[source]
+        assert found == dict(two.findings)[source]
+        (reject,) = found.rejects.first
+        lines = data.splitlines(keepends=True)
+        assert (reject.line, reject.reason) == (bad, reason)
+        assert reject.offset == sum(map(len, lines[: bad - 1]))
+        assert found.rejects.count == 1
+        assert found.rows == found.rejects.lines - 1 == sum(segment.rows for segment in one.segments) - 1
+
+
+def test_mostly_bad_lines(lake: Lake) -> None:
+    source = lake.put(GOOD + b"no\nno\n" + GOOD, "half.jsonl")
+    assert dict(lake.ingest(source).findings)[source].rejects.count == 2
+    assert lake.reason(lake.put(GOOD + b"5\n5\n", "bad.jsonl")) == (
+        "2 of 3 lines cannot be read, first line 2: a record is a JSON object, this is a number; "
+        "bad_lines_max_share = 0.5 is the largest share of bad lines that is taken"
+    )
+    none = IngestLimits(LIMITS.object_max_bytes, LIMITS.task_max_bytes, bad_lines_max_share=0)
+    assert "1 of 2 lines cannot be read, first line 2: " in lake.reason(lake.put(GOOD + b"no\n", "bad.jsonl"), none)
+
+
+def test_line_of_more_than_64_mb(lake: Lake) -> None:
+    line = b'{"name": "' + b"n" * (64 * MB) + b'"}\n'
+    source = lake.put(GOOD + line + GOOD, "long.jsonl")
+    found = dict(lake.ingest(source).findings)[source]
+    (reject,) = found.rejects.first
+    assert (reject.line, reject.offset, reject.reason) == (2, len(GOOD), "longer than 64 MB")
+    assert reject.excerpt == line[:200].decode()
+    assert found.rows == 2
+
+
+def test_guessed_fields(lake: Lake) -> None:
+    line = b'{"name": "n", "value": 5, "start": "soon", "timestamp": "soon", "trace_id": "xyz"}\n'
+    source = lake.put(line * 3, "guessed.jsonl")
+    found = dict(lake.ingest(source).findings)[source]
+    kinds = {note.kind for note in found.notes}
+    expected = {"time not understood", "no service"}
+    if lake.signal.name != "metrics":
+        expected.add("id not hex")
+    assert kinds - {"no message"} == expected
+    assert ("no message" in kinds) == (lake.signal.name == "logs")
+    assert {note.line for note in found.notes} == {1}
+    assert all(note.count % 3 == 0 for note in found.notes)
 
 
 def test_unknown_ending(lake: Lake) -> None:

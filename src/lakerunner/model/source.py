@@ -36,11 +36,14 @@ _PART_PATTERNS = {
 
 
 class SourceState(StrEnum):
-    """seen: announced, not yet committed. done: its rows are in segments. failed: set aside, see reason."""
+    """seen: announced, not yet committed. done: its rows are in segments. partial: done, but for lines that could not
+    be read. failed: set aside, see reason. dismissed: it had failed, and nobody needs to look at it any more."""
 
     SEEN = "seen"
     DONE = "done"
+    PARTIAL = "partial"
     FAILED = "failed"
+    DISMISSED = "dismissed"
 
 
 @dataclass(frozen=True, order=True)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from lakerunner.bus.topics import IngestBox
 from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
 from lakerunner.model.failpoint import arm, reach
+from lakerunner.model.findings import Findings, Rejects
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
@@ -44,20 +45,23 @@ _AHEAD_BYTES = 32 << 20
 @dataclass(frozen=True)
 class IngestLimits:
     """`object_max_bytes`: a larger object, packed or unpacked, is set aside. `task_max_bytes`: unpacked
-    input that goes into one set of segments at most, unless a single object is larger. `failpoint` arms the workers."""
+    input that goes into one set of segments at most, unless a single object is larger. `failpoint` arms the workers.
+    `bad_lines_max_share`: an object with a larger share of lines that cannot be read is set aside."""
 
     object_max_bytes: int
     task_max_bytes: int
     failpoint: str = ""
+    bad_lines_max_share: float = 0.5
 
 
 @dataclass(frozen=True)
 class BoxResult:
-    """Every object of the box is in `done` or in `failed`, once."""
+    """Every object of the box is in `done` or in `failed`, once. `findings` are of those that are done."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
+    findings: tuple[tuple[SourceObject, Findings], ...] = ()
 
 
 def ingest_box(
@@ -82,7 +86,9 @@ def ingest_group(
     unpacked = partial(_unpacked, signal=box.signal, limits=limits, mappings=mappings)
     for raws in _batches(_read_ahead(store, box.sources, limits), unpacked, limits, failed):
         made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store))
-        results.append(BoxResult(tuple(made.segments), tuple(made.done), tuple(made.failed)))
+        of_raws = {raw.source: raw.findings for raw in raws}
+        findings = ((one, replace(of_raws[one], rows=n)) for one, n in zip(made.done, made.counts, strict=True))
+        results.append(BoxResult(made.segments, made.done, made.failed, tuple(findings)))
         raws.clear()  # free them before the next are gathered
     return _joined([*results, BoxResult((), (), tuple(failed))])
 
@@ -141,9 +147,21 @@ def _unpacked(source: SourceObject, data: memoryview, signal: str, limits: Inges
     """The object's content, as OTLP where its format is one that is transcoded."""
     found, content = unpack(source.key, data, limits.object_max_bytes)
     transcoder = TRANSCODERS.get(found)
-    if transcoder is None:
+    if transcoder is None or not content:
         return Raw(source, content, found)
-    return Raw(source, memoryview(transcoder(signal, content, mappings.of(source.key, signal)).whole()))
+    made = transcoder(signal, content, mappings.of(source.key, signal))
+    _refuse_mostly_bad(made.findings.rejects, limits.bad_lines_max_share)
+    return Raw(source, memoryview(made.data), findings=made.findings)
+
+
+def _refuse_mostly_bad(rejects: Rejects, max_share: float) -> None:
+    """Corrupt if too many lines cannot be read: then the format is probably not what the key's ending says."""
+    if rejects.count > max_share * rejects.lines:
+        first = rejects.first[0]
+        raise Corrupt(
+            f"{rejects.count} of {rejects.lines} lines cannot be read, first line {first.line}: {first.reason}; "
+            f"bad_lines_max_share = {max_share:g} is the largest share of bad lines that is taken"
+        )
 
 
 def _read_ahead(
@@ -188,4 +206,5 @@ def _joined(results: Sequence[BoxResult]) -> BoxResult:
         tuple(segment for result in results for segment in result.segments),
         tuple(source for result in results for source in result.done),
         tuple(failure for result in results for failure in result.failed),
+        tuple(found for result in results for found in result.findings),
     )

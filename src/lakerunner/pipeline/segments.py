@@ -78,23 +78,35 @@ Put = Callable[[str, memoryview], None]
 
 @dataclass(frozen=True)
 class Made:
-    """Every object that came in is in `done` or in `failed`, once."""
+    """Every object that came in is in `done` or in `failed`, once. `counts` are the rows of each that is done."""
 
-    segments: tuple[Segment, ...]
-    done: tuple[SourceObject, ...]
-    failed: tuple[tuple[SourceObject, str], ...]
+    segments: tuple[Segment, ...] = ()
+    done: tuple[SourceObject, ...] = ()
+    failed: tuple[tuple[SourceObject, str], ...] = ()
+    counts: tuple[int, ...] = ()
 
     def plus(self, other: Made) -> Made:
-        return Made(self.segments + other.segments, self.done + other.done, self.failed + other.failed)
+        return Made(
+            self.segments + other.segments,
+            self.done + other.done,
+            self.failed + other.failed,
+            self.counts + other.counts,
+        )
 
 
 def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
-    """Write the segments of these objects; all files are there when this returns. An object given twice counts once."""
+    """Write the segments of these objects; all files are there when this returns. An object given twice counts once;
+    one without content is done, and has no rows."""
     once = {raw.source.identity: raw for raw in raws}
     by_format: dict[str, list[Raw]] = {}
+    empty = []
     for identity in sorted(once):
-        by_format.setdefault(once[identity].format, []).append(once[identity])
-    made = Made((), (), ())
+        raw = once[identity]
+        if raw.data:
+            by_format.setdefault(raw.format, []).append(raw)
+        else:
+            empty.append(raw.source)
+    made = Made(done=tuple(empty), counts=(0,) * len(empty))
     for name in sorted(by_format):
         made = made.plus(_made(spec, organization, collector, by_format[name], put))
     return made
@@ -105,9 +117,9 @@ def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[R
     reader = READERS.get((spec.name, raws[0].format))
     if reader is None:
         reason = f"{spec.name} are not read from {raws[0].format} files"
-        return Made((), (), tuple((raw.source, reason) for raw in raws))
+        return Made(failed=tuple((raw.source, reason) for raw in raws))
     left = raws
-    made = Made((), (), ())
+    made = Made()
     while left:
         try:
             read = reader(left)
@@ -120,7 +132,7 @@ def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[R
         segments: Sequence[Segment] = ()
         if read.rows is not None:
             segments = _write_segments(_Work(spec, organization, collector, read.done), read.rows, put)
-        made = made.plus(Made(tuple(segments), read.done, read.failed))
+        made = made.plus(Made(tuple(segments), read.done, read.failed, read.counts))
     return made
 
 
@@ -129,19 +141,21 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, put: Put) -> Made:
     read, what was written of the others is in no answer, and the sweeper's."""
     reader = READERS[work.spec.name, raw.format]
     segments: list[Segment] = []
+    rows = 0
     try:
         for piece in pieces(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
             work = replace(work, piece=work.piece + 1)
             read = reader([replace(raw, data=memoryview(piece))])
             del piece  # each is gone before the next is made
             if read.failed:
-                return Made((), (), read.failed)
+                return Made(failed=read.failed)
+            rows += sum(read.counts)
             if read.rows is not None:
                 segments += _write_segments(work, read.rows, put)
             del read
     except Corrupt as error:
-        return Made((), (), ((raw.source, str(error)),))
-    return Made(tuple(segments), (raw.source,), ())
+        return Made(failed=((raw.source, str(error)),))
+    return Made(tuple(segments), (raw.source,), (), (rows,))
 
 
 def warm() -> None:

@@ -134,18 +134,23 @@ class Ingest:
 
 
 def commit_of(result: BoxResult) -> Commit:
-    return Commit(result.segments, result.done, result.failed, messages=committed(result.segments))
+    messages = committed(result.segments)
+    return Commit(result.segments, result.done, result.failed, messages=messages, findings=result.findings)
 
 
 def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
     rows = sum(segment.rows for segment in result.segments)
     stored = sum(segment.bytes for segment in result.segments)
     raw = sum(source.size for source in result.done)
+    partial = [(source, found.rejects) for source, found in result.findings if found.rejects]
+    rejected = sum(rejects.count for _, rejects in partial)
     meters.ROWS.labels(box.signal).inc(rows)
     meters.SEGMENTS.labels(box.signal).inc(len(result.segments))
     meters.SEGMENT_BYTES.labels(box.signal).inc(stored)
     meters.RAW_BYTES.labels(box.signal).inc(raw)
-    meters.ENDED.labels(box.signal, "done").inc(len(result.done))
+    meters.REJECTED.labels(box.signal).inc(rejected)
+    meters.ENDED.labels(box.signal, "done").inc(len(result.done) - len(partial))
+    meters.ENDED.labels(box.signal, "partial").inc(len(partial))
     meters.ENDED.labels(box.signal, "failed").inc(len(result.failed))
     meters.BOX_SECONDS.labels(box.signal).observe(seconds)
     log.info(
@@ -155,10 +160,15 @@ def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
         objects=len(result.done),
         failed=len(result.failed),
         rows=rows,
+        rejected_lines=rejected,
         segments=len(result.segments),
         raw_bytes=raw,
         stored_bytes=stored,
         seconds=round(seconds, 3),
     )
+    for source, rejects in partial:
+        log.warning(
+            "object read in part", key=source.key, lines=rejects.lines, rejected=rejects.count, first=str(rejects)
+        )
     for source, reason in result.failed:
         log.warning("object set aside", key=source.key, reason=reason)

@@ -173,7 +173,8 @@ class Part:
 @dataclass(frozen=True)
 class Files:
     """The sound files in one buffer, one after the other up to `end`: concatenated requests are one request.
-    `modified_ns` is that of each item's file. `left` did not fit and must be read next."""
+    `modified_ns` is that of each item's file. `left` did not fit and must be read next. `items` are the rows of each
+    file that is done."""
 
     data: Any
     end: int
@@ -182,6 +183,7 @@ class Files:
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
     left: Sequence[Raw]
+    items: tuple[int, ...]
 
 
 def joined(raws: Sequence[Raw], request: Request) -> Files:
@@ -209,7 +211,7 @@ def joined(raws: Sequence[Raw], request: Request) -> Files:
     items = [part.items for part in parts]
     modified_ns = np.repeat(np.array([source.modified_ns for source in done], np.int64), items)
     counts = sum((Counter(part.counts) for part in parts), Counter[str]())
-    return Files(data, end, counts, modified_ns, tuple(done), tuple(failed), left)
+    return Files(data, end, counts, modified_ns, tuple(done), tuple(failed), left, tuple(items))
 
 
 def sound(data: Any, request: Request) -> Part:

@@ -8,7 +8,7 @@ a record or a list of records.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import orjson
@@ -29,19 +29,19 @@ def from_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     reading = Reading()
     target = _Target(signal, RECORDS[signal](columns, reading))
     texts = _texts(data)
-    first = next(texts, None)
-    if first is not None and _goes_on(first[2], data):
-        number, offset, _ = first
+    head = list(islice(texts, 2))
+    if head and _goes_on(head, data):
+        number, offset, _ = head[0]
         reading.at(number, offset)
         try:
-            target.add(bytes(without_bom(data)))
+            target.add(bytes(without_bom(data)), number, offset)
         except (Unfit, UnicodeEncodeError) as error:
             raise Corrupt(f"from line {number}: {_reason(error)}") from None
         return reading.transcoded(target.data())
-    for number, offset, text in chain([first] if first else [], texts):
+    for number, offset, text in chain(head, texts):
         reading.at(number, offset)
         try:
-            target.add(text)
+            target.add(text, number, offset)
         except (Unfit, UnicodeEncodeError) as error:
             reading.reject(_reason(error), text)
     return reading.transcoded(target.data())
@@ -60,7 +60,9 @@ class _Target:
         self._records = records
         self._requests: list[bytes] = []
 
-    def add(self, text: bytes) -> None:
+    def add(self, text: bytes, number: int, offset: int) -> None:
+        """Take the records of this line; Unfit, and nothing of it is taken, if it holds none. Of a list every item is a
+        record of its own."""
         if type(text) is Overlong:
             raise Unfit(text.reason)
         value = loaded(text)
@@ -69,16 +71,22 @@ class _Target:
             return
         value = whole(text, value)
         if type(value) is list:
-            # One by one from the exact reading: there is no text of each to go back to.
-            for index, item in enumerate(exactly(text)):
-                try:
-                    self._add_record(item)
-                except Unfit as error:
-                    raise Unfit(f"item {index}: {error}") from None
+            self._add_items(text, number, offset)
         else:
             if type(value) is dict and _has_rounded_time(self._records.plans(tuple(value)), list(value.values())):
                 value = exactly(text)
             self._add_record(value)
+
+    def _add_items(self, text: bytes, number: int, offset: int) -> None:
+        """One by one from the exact reading: there is no text of each to go back to."""
+        reading = self._records.reading
+        for index, item in enumerate(exactly(text)):
+            if index:
+                reading.at(number, offset)
+            try:
+                self._add_record(item)
+            except (Unfit, UnicodeEncodeError) as error:
+                reading.reject(f"item {index}: {_reason(error)}", text)
 
     def _add_record(self, value: Any) -> None:
         if type(value) is dict:
@@ -127,9 +135,11 @@ def _texts(data: memoryview) -> Iterator[tuple[int, int, bytes]]:
             yield number, offset, text
 
 
-def _goes_on(text: bytes, data: memoryview) -> bool:
-    """Whether this first line is the beginning of a document that goes on behind it."""
-    if text[:1] not in b"{[" or len(data) == len(text):
+def _goes_on(head: list[tuple[int, int, bytes]], data: memoryview) -> bool:
+    """Whether the first line is the beginning of a document that goes on behind it. One that is only cut short, before
+    a line that is an object by itself, is not, unless the whole is a document all the same."""
+    text = head[0][2]
+    if text[:1] not in b"{[" or len(head) == 1:
         return False
     try:
         orjson.loads(text)
@@ -138,6 +148,21 @@ def _goes_on(text: bytes, data: memoryview) -> bool:
             return False
     else:
         return False
-    if len(data) > MAX_LINE:
+    large = len(data) > MAX_LINE
+    if _is_object(head[1][2]) and (large or not _is_json(bytes(without_bom(data)))):
+        return False
+    if large:
         raise Corrupt(f"a JSON document over many lines is read up to {MAX_LINE >> 20} MB: write one record per line")
+    return True
+
+
+def _is_object(text: bytes) -> bool:
+    return text[:1] == b"{" and _is_json(text)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
     return True

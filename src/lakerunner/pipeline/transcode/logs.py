@@ -40,6 +40,7 @@ class Logs(Records):
 
     signal = "logs"
     attribute_tag = b"\x32"
+    wanted = ("timestamp", "message")
     places: ClassVar[Mapping[str, Place]] = {
         "timestamp": time_in(1),
         "observed_timestamp": time_in(11),
@@ -56,6 +57,6 @@ class Logs(Records):
         plan = self.plans(names)
         parts: list[bytes] = []
         left = self.placed(plan, values, parts)
-        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts) if left else b""
+        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts)
         record = b"".join(parts)
         self.request.add(resource, b"".join((_RECORD, length(len(record)), record)))

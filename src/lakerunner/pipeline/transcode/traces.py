@@ -52,6 +52,7 @@ _EVENT_ATTRIBUTES, _LINK_ATTRIBUTES = b"\x1a", b"\x22"
 class Traces(Records):
     signal = "traces"
     attribute_tag = b"\x4a"
+    wanted = ("start",)
     places: ClassVar[Mapping[str, Place]] = {
         "trace_id": id_in(1, 16),
         "span_id": id_in(2, 8),
@@ -74,7 +75,7 @@ class Traces(Records):
             _place_status(left, parts)
         _place_items("events", _event, left, parts)
         _place_items("links", _link, left, parts)
-        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts) if left else b""
+        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts)
         self.request.add(resource, delimited(_SPAN, b"".join(parts)))
 
 
