@@ -286,3 +286,20 @@ def test_two_versions_that_end_at_once_do_not_miss_each_other(index: Index) -> N
         works = [Commit((), (), ((old, "bad"),)), Commit((), (new,), ())]
         assert at_once([lambda one=one: index.commit(one) for one in works]) == [None, None]
     assert index.sources.counts() == dict.fromkeys(SourceState, 0) | {DONE: 20, SourceState.DISMISSED: 20}
+
+
+def test_an_object_of_another_signal_is_asked_for_once_more_as_of_that_one(index: Index) -> None:
+    announced(index, 1)
+    index.sources.begin([source(1).identity])
+    moved = replace(arrival(source(1)), signal="metrics", topic="objstore.ingest.metrics", payload=b"again")
+    for _ in range(3):  # of as many workers that had the box
+        index.commit(Commit((), (), (), rerouted=(moved,)))
+    (record,) = index.sources.list(SEEN)
+    assert (record.signal, index.sources.attempts([source(1).identity])) == ("metrics", {})
+    said: list[tuple[str, bytes]] = []
+    index.outbox.relay(said.extend)
+    assert said == [("objstore.ingest.metrics", b"again")]
+    index.commit(Commit((), (source(1),), ()))
+    with pytest.raises(Conflict, match="is done already"):
+        index.commit(Commit((), (), (), rerouted=(moved,)))
+    assert outbox_size(index) == 0

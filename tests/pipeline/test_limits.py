@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 import pytest
+from google.protobuf.json_format import MessageToJson
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -98,7 +99,7 @@ class Lake:
         box = IngestBox(UUID(int=1), "limits", self.signal.name, (*sources, sound))
         result = ingest_group(box, self.address, limits)
         assert sound in result.done
-        assert len(result.done) + len(result.failed) == len(sources) + 1
+        assert len(result.done) + len(result.failed) + len(result.rerouted) == len(sources) + 1
         return result
 
     def reason(self, source: SourceObject, limits: IngestLimits = LIMITS) -> str:
@@ -144,7 +145,23 @@ def test_corrupt_protobuf(lake: Lake) -> None:
 def test_another_signal(lake: Lake) -> None:
     other = next(signal for signal in SIGNALS if signal.name in ("logs", "traces") and signal != lake.signal)
     data = other.made(lambda record: setattr(record, "trace_id", bytes(16)))
-    assert f"this looks like an OTLP {other.name} request" in lake.reason(lake.put(data))
+    own, another = ("x", "metrics") if lake.signal.name == "logs" else (lake.signal.name, "x")
+    for content, name in (
+        (data, f"{own}.binpb"),
+        (MessageToJson(other.request.FromString(data)).encode(), f"{own}.json"),
+    ):
+        source = lake.put(content, name)
+        result = lake.ingest(source)
+        assert (result.rerouted, result.failed) == (((source, other.name),), ())
+        assert sum(segment.rows for segment in result.segments) == 1
+    # Where the name does not tell this signal, a folder has stated it, or the object was sent on before.
+    assert f"this looks like an OTLP {other.name} request" in lake.reason(lake.put(data, f"{another}.binpb"))
+
+
+def test_name_that_tells_a_signal(lake: Lake) -> None:
+    reason = lake.reason(lake.put(b"\xff", f"{lake.signal.name}.binpb"))
+    because = f" (read as {lake.signal.name} because its name contains '{lake.signal.name}')"
+    assert reason.endswith(because) == (lake.signal.name != "logs")
 
 
 def test_truncated_gzip(lake: Lake) -> None:

@@ -8,13 +8,14 @@ commits do not deadlock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from lakerunner.index import segments as segment_rows
 from lakerunner.index.database import Transaction
 from lakerunner.index.findings import finding_arrays
-from lakerunner.index.sources import Identity, identity_arrays, source_arrays, storable
+from lakerunner.index.sources import Arrival, Identity, identity_arrays, source_arrays, storable
 from lakerunner.model.errors import Conflict
 from lakerunner.model.findings import NOTHING, Findings
 from lakerunner.model.segment import Segment
@@ -23,10 +24,11 @@ from lakerunner.model.source import SourceObject, SourceState
 
 @dataclass(frozen=True)
 class Commit:
-    """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload); `findings` are
-    what is known of sources that are done: with a rejected line they are partial. `rolled` are
-    segments whose rows the new windows hold, `basis` all that these were made of; `rolled_of` says whose they are, as
-    there may be no window to tell. `contiguous`: those replaced must be neighbours in the order of `ingested`."""
+    """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload). `findings` are
+    what is known of sources that are done: with a rejected line they are partial. `rerouted` stay seen, and are asked
+    for as of another signal. `rolled` are segments whose rows the new windows hold, `basis` all that these were made
+    of; `rolled_of` says whose they are, as there may be no window to tell. `contiguous`: those replaced must be
+    neighbours in the order of `ingested`."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
@@ -38,6 +40,7 @@ class Commit:
     rolled_of: UUID | None = None
     contiguous: bool = False
     findings: tuple[tuple[SourceObject, Findings], ...] = ()
+    rerouted: tuple[Arrival, ...] = ()
 
     def __post_init__(self) -> None:
         if len({segment.organization for segment in self.segments}) > 1:
@@ -45,11 +48,11 @@ class Commit:
         if self.replaced and not self.segments:
             raise ValueError("segments are replaced by segments, not by nothing")
         if len({source.identity for source in self.sources}) < len(self.sources):
-            raise ValueError("a commit names a source once, as done or as failed")
+            raise ValueError("a commit names a source once, as done, failed or rerouted")
 
     @property
     def sources(self) -> tuple[SourceObject, ...]:
-        return (*self.done, *(source for source, _ in self.failed))
+        return (*self.done, *(source for source, _ in self.failed), *(arrival.source for arrival in self.rerouted))
 
     @property
     def organization(self) -> UUID | None:
@@ -70,6 +73,7 @@ def write(transaction: Transaction, commit: Commit) -> None:
         segment_rows.roll(transaction, commit.organization, commit.rolled)
         segment_rows.insert(transaction, commit.segments, commit.replaced)
     _finish_sources(transaction, commit, ids)
+    _reroute(transaction, commit.rerouted, ids)
     if commit.messages:
         topics, payloads = (list(column) for column in zip(*commit.messages, strict=True))
         transaction.run("outbox.insert", {"topics": topics, "payloads": payloads})
@@ -104,7 +108,7 @@ def _insert_unannounced(transaction: Transaction, commit: Commit, known: dict[Id
 
 def _finish_sources(transaction: Transaction, commit: Commit, ids: dict[Identity, int]) -> None:
     """End them, and dismiss versions that failed where a newer one is done: either may have ended first."""
-    if not commit.sources:
+    if not commit.done and not commit.failed:
         return
     findings = {source.identity: found for source, found in commit.findings}
     ended: list[tuple[SourceObject, Findings, str | None]] = [
@@ -118,6 +122,19 @@ def _finish_sources(transaction: Transaction, commit: Commit, ids: dict[Identity
     }
     transaction.run("source_objects.finish", values | finding_arrays([found for _, found, _ in ended]))
     transaction.run("source_objects.supersede", identity_arrays(source.identity for source, _, _ in ended))
+
+
+def _reroute(transaction: Transaction, moved: Sequence[Arrival], ids: dict[Identity, int]) -> None:
+    """Ask for these as of their own signal, each once, however many workers find it out."""
+    if moved:
+        values = {
+            "ids": [ids[arrival.source.identity] for arrival in moved],
+            "signals": [arrival.signal for arrival in moved],
+            "topics": [arrival.topic for arrival in moved],
+            "payloads": [arrival.payload for arrival in moved],
+        }
+        transaction.run("source_objects.reroute", values)
+        transaction.rows("outbox.notify")
 
 
 def _state(found: Findings, reason: str | None) -> SourceState:

@@ -24,7 +24,9 @@ from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
-from lakerunner.pipeline.read.otlp import Oversized, Request
+from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
+from lakerunner.pipeline.read.metrics_request import METRICS_REQUEST
+from lakerunner.pipeline.read.otlp import Oversized, Request, checked, other_signal
 from lakerunner.pipeline.read.otlp_logs import read_logs
 from lakerunner.pipeline.read.otlp_metrics import read_metrics
 from lakerunner.pipeline.read.otlp_traces import read_traces
@@ -32,6 +34,7 @@ from lakerunner.pipeline.read.pieces import pieces
 from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2, warm_remote_write
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
+from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
 from lakerunner.pipeline.steps.layout import Layout, lay_out
 from lakerunner.pipeline.steps.message import render_message
 from lakerunner.pipeline.steps.metadata import add_metadata
@@ -49,7 +52,7 @@ from lakerunner.pipeline.steps.times import set_times
 from lakerunner.pipeline.steps.trace_index import TRACE_INDEX, index_traces
 from lakerunner.pipeline.write import write_segment
 
-__all__ = ["Made", "Raw", "make_segments", "warm"]
+__all__ = ["Made", "Raw", "make_segments", "signal_in", "warm"]
 
 # A format is a reader; a signal is a row of steps: Rows in, Rows with more columns out.
 READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {
@@ -59,6 +62,7 @@ READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {
     ("metrics", "prw2"): READ_V2,
     ("traces", "otlp"): read_traces,
 }
+REQUESTS = {request.signal: request for request in (LOGS_REQUEST, METRICS_REQUEST, TRACES_REQUEST)}
 STEPS = {
     "logs": (set_times, name_service, reconcile_severity, render_message, add_fingerprint),
     "metrics": (time_points, add_metadata, identify_series, name_service),
@@ -156,6 +160,18 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, put: Put) -> Made:
     except Corrupt as error:
         return Made(failed=((raw.source, str(error)),))
     return Made(tuple(segments), (raw.source,), (), (rows,))
+
+
+def signal_in(raw: Raw, signal: str) -> str:
+    """The signal of an object that is not OTLP of this one, if its bytes are sound as that one's; else ""."""
+    if raw.format != "otlp" or not raw.data:
+        return ""
+    data = np.frombuffer(raw.data.toreadonly(), np.uint8)
+    other = other_signal(data, REQUESTS[signal])
+    try:
+        return other if other and checked(data, REQUESTS[other]) else ""
+    except Corrupt:
+        return ""
 
 
 def warm() -> None:

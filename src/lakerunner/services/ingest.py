@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass, replace
 
 from lakerunner.bus.bus import Bus, Delivery, Subscription
-from lakerunner.bus.topics import IngestBox, ingest_boxes
+from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, ingest_boxes
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
+from lakerunner.index.sources import Arrival
 from lakerunner.model.errors import Conflict, Crashed, Unavailable
 from lakerunner.model.failpoint import reach
 from lakerunner.model.signal import SignalSpec
@@ -110,7 +111,7 @@ class Ingest:
 
     def _commit(self, box: IngestBox, result: BoxResult) -> bool:
         try:
-            self._parts.index.commit(commit_of(result))
+            self._parts.index.commit(replace(commit_of(result), rerouted=_rerouted(box, result)))
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
             log.info("another worker was first, doing the box again without what is done", objects=len(box.sources))
@@ -136,6 +137,15 @@ class Ingest:
 def commit_of(result: BoxResult) -> Commit:
     messages = committed(result.segments)
     return Commit(result.segments, result.done, result.failed, messages=messages, findings=result.findings)
+
+
+def _rerouted(box: IngestBox, result: BoxResult) -> tuple[Arrival, ...]:
+    """The objects that turned out to be of another signal, to be announced as of that one."""
+    return tuple(
+        Arrival(source, box.organization, box.collector, signal, arrivals(signal), encode(message))
+        for source, signal in result.rerouted
+        for message in [ObjectArrived(box.organization, box.collector, signal, source)]
+    )
 
 
 def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
@@ -170,5 +180,7 @@ def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
         log.warning(
             "object read in part", key=source.key, lines=rejects.lines, rejected=rejects.count, first=str(rejects)
         )
+    for source, signal in result.rerouted:
+        log.info("object announced as of another signal", key=source.key, signal=signal)
     for source, reason in result.failed:
         log.warning("object set aside", key=source.key, reason=reason)

@@ -195,6 +195,19 @@ FROM unnest(
 ) AS ended (id, state, reason, rows, lines, rejected, rejects, notes)
 WHERE s.id = ended.id
 
+-- name: reroute
+-- One that another worker has sent to this signal already is not sent again.
+WITH found AS (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(signals)s::text[], %(topics)s::text[], %(payloads)s::bytea[])
+        AS f (id, signal, topic, payload)
+), moved AS (
+    UPDATE lrdb.source_objects AS s SET signal = f.signal, attempts = 0, company = 0
+    FROM found AS f WHERE s.id = f.id AND s.signal IS DISTINCT FROM f.signal
+    RETURNING s.id
+)
+INSERT INTO lrdb.outbox (topic, payload)
+SELECT topic, payload FROM moved JOIN found USING (id) ORDER BY id
+
 -- name: supersede
 -- Of these keys, versions that failed, where a newer one is done.
 UPDATE lrdb.source_objects AS old

@@ -249,11 +249,18 @@ def _reason(data: Any, request: Request, verdict: Verdict) -> str:
     for prefix, name in _OTHER_FORMATS:
         if begin.startswith(prefix):
             return f"{where}; this looks like {name}"
-    if verdict.code == WRONG_TYPE and list(request.messages)[verdict.message] == request.item:
-        other = _signal_of_item(data, verdict)
-        if other:
-            return f"{where}; this looks like an OTLP {other} request"
-    return where
+    other = _other_signal(data, request, verdict)
+    return f"{where}; this looks like an OTLP {other} request" if other else where
+
+
+def other_signal(data: Any, request: Request) -> str:
+    """Whose request these bytes look like that are not one of this kind; "" if that is not clear."""
+    return _other_signal(data, request, check(data, request.tables, 0, request.zeros()))
+
+
+def _other_signal(data: Any, request: Request, verdict: Verdict) -> str:
+    in_item = verdict.code == WRONG_TYPE and list(request.messages)[verdict.message] == request.item
+    return _signal_of_item(data, verdict) if in_item else ""
 
 
 def _signal_of_item(data: Any, verdict: Verdict) -> str:
