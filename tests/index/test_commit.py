@@ -295,6 +295,8 @@ def test_an_object_of_another_signal_is_asked_for_once_more_as_of_that_one(index
     for _ in range(3):  # of as many workers that had the box
         index.commit(Commit((), (), (), rerouted=(moved,)))
     (record,) = index.sources.list(SEEN)
+    assert index.sources.settled([source(1).identity, source(2).identity], "logs") == {source(1).identity}
+    assert index.sources.settled([source(1).identity], "metrics") == set()
     assert (record.signal, index.sources.attempts([source(1).identity])) == ("metrics", {})
     said: list[tuple[str, bytes]] = []
     index.outbox.relay(said.extend)

@@ -147,6 +147,11 @@ class Sources:
         rows = self._database.rows("source_objects.states", identity_arrays(identities))
         return {(bucket, key, etag): SourceState(state) for bucket, key, etag, state in rows}
 
+    def settled(self, identities: Sequence[Identity], signal: str) -> set[Identity]:
+        """Those that ingest of this signal has nothing to do with any more: they ended, or are of another signal."""
+        rows = self._database.rows("source_objects.settled", identity_arrays(identities) | {"signal": signal})
+        return {(bucket, key, etag) for bucket, key, etag in rows}
+
     def attempts(self, identities: Sequence[Identity]) -> dict[Identity, Attempts]:
         """Of those that were ever begun."""
         rows = self._database.rows("source_objects.attempts", identity_arrays(identities))

@@ -20,7 +20,7 @@ from lakerunner.index.sources import Arrival
 from lakerunner.model.errors import Conflict, Crashed, Unavailable
 from lakerunner.model.failpoint import reach
 from lakerunner.model.signal import SignalSpec
-from lakerunner.model.source import SourceObject, SourceState
+from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
 from lakerunner.pipeline.job import probe
@@ -130,8 +130,8 @@ class Ingest:
         return True
 
     def _unfinished(self, box: IngestBox) -> list[SourceObject]:
-        states = self._sources.states([source.identity for source in box.sources])
-        return [s for s in box.sources if states.get(s.identity, SourceState.SEEN) is SourceState.SEEN]
+        settled = self._sources.settled([source.identity for source in box.sources], box.signal)
+        return [source for source in box.sources if source.identity not in settled]
 
 
 def commit_of(result: BoxResult) -> Commit:

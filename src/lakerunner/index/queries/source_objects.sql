@@ -106,6 +106,12 @@ SELECT s.bucket, s.key, s.etag, s.state
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
 JOIN lrdb.source_objects AS s USING (bucket, key, etag)
 
+-- name: settled
+SELECT s.bucket, s.key, s.etag
+FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
+JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+WHERE s.state <> 'seen' OR s.signal <> %(signal)s
+
 -- name: attempts
 SELECT s.bucket, s.key, s.etag, s.attempts, s.company
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
