@@ -87,6 +87,8 @@ def ingest_group(
     results = []
     unpacked = partial(_unpacked, signal=box.signal, limits=limits, mappings=mappings)
     for raws in _batches(_read_ahead(store, box.sources, limits), unpacked, limits, failed):
+        results.append(_empty([raw.source for raw in raws if not raw.data]))
+        raws[:] = [raw for raw in raws if raw.data]
         made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store))
         of_raws = {raw.source: raw.findings for raw in raws}
         findings = ((one, replace(of_raws[one], rows=n)) for one, n in zip(made.done, made.counts, strict=True))
@@ -97,6 +99,11 @@ def ingest_group(
 
 
 Failure = tuple[SourceObject, Exception]
+
+
+def _empty(sources: Sequence[SourceObject]) -> BoxResult:
+    """Objects without content: they are done, and have no rows."""
+    return BoxResult((), tuple(sources), (), tuple((source, Findings(rows=0)) for source in sources))
 
 
 def _failures(failed: Iterable[tuple[SourceObject, str]], raws: Sequence[Raw], signal: str) -> Iterator[Failure]:

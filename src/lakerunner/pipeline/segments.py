@@ -99,18 +99,12 @@ class Made:
 
 
 def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
-    """Write the segments of these objects; all files are there when this returns. An object given twice counts once;
-    one without content is done, and has no rows."""
+    """Write the segments of these objects; all files are there when this returns. An object given twice counts once."""
     once = {raw.source.identity: raw for raw in raws}
     by_format: dict[str, list[Raw]] = {}
-    empty = []
     for identity in sorted(once):
-        raw = once[identity]
-        if raw.data:
-            by_format.setdefault(raw.format, []).append(raw)
-        else:
-            empty.append(raw.source)
-    made = Made(done=tuple(empty), counts=(0,) * len(empty))
+        by_format.setdefault(once[identity].format, []).append(once[identity])
+    made = Made()
     for name in sorted(by_format):
         made = made.plus(_made(spec, organization, collector, by_format[name], put))
     return made
