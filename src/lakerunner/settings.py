@@ -66,6 +66,7 @@ class Settings:
     box_max_held: int = _setting(20_000, "most messages a boxer holds over all its boxes")
     box_max_attempts: int = _setting(3, "times a box may end its worker before it is cut in halves")
     object_max_bytes: int = _setting(256 << 20, "a raw object larger than this, unpacked, is set aside")
+    bad_lines_max_share: float = _setting(0.5, "a file of lines with a larger share of bad ones is set aside")
     task_max_bytes: int = _setting(64 << 20, "raw bytes, unpacked, that one segment is made from at most")
     compact_max_seconds: float = _setting(60.0, "segments to merge wait so long for others of their hour")
     compact_max_segments: int = _setting(32, "most segments of one merge: each takes a share of its memory")

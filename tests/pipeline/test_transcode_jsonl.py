@@ -10,11 +10,13 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
+from transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
+from lakerunner.model.findings import Note
 from lakerunner.pipeline.transcode import columns, lines, request
 from lakerunner.pipeline.transcode import nested as nested_columns
 from lakerunner.pipeline.transcode.columns import GUESSED
+from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.transcode.values import MAX_NESTING
 
 NS = 1_700_000_000_123_456_789
@@ -211,7 +213,7 @@ def test_a_document_over_many_lines_is_one_record_or_a_list_of_them() -> None:
         ('{"a": 1e999, "b": NaN}', "line 1: not JSON: NaN"),
         ('{"a": 1e999, "b": }', "line 1: column 19: not JSON: "),
         ('{"a": 1e999, "b": "\\ud800"}', "line 1: not JSON: text that is no Unicode"),
-        ('{"resourceSpans":[]}', "line 1: this is an OTLP request of traces, in an object of logs"),
+        ('{"resourceSpans":[]}', "this is an OTLP request of traces, in an object of logs"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(text: str, expected: str) -> None:
@@ -221,6 +223,61 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, expected: str) ->
 
 def test_text_that_is_not_utf8_is_named_with_its_line() -> None:
     assert reason("jsonl", "logs", b'{"a":1}\n{"a":"\xff"}') == "line 2: byte 7: not UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "rejected"),
+    [
+        (b'{"msg":"a"}\n{"msg":"b"}\n{"msg":"c', "ab", [(3, 24, "column 10: not JSON: unexpected end of data")]),
+        # The first line is cut short: it is not the beginning of a document.
+        (b'\xef\xbb\xbf{"msg":\n\n{"msg":"b"}\n', "b", [(1, 3, "column 8: not JSON: unexpected end of data")]),
+        (b'{"msg":"a"}\r\n{"msg":"\xff"}\r\n{"msg":"c"}', "ac", [(2, 13, "byte 9: not UTF-8")]),
+        (b'{"msg":"a"}\n{"msg":"b","x":1e999,"y":"\\ud800"}', "a", [(2, 12, "not JSON: text that is no Unicode")]),
+        (b'[{"msg":"a"},5,\n{"msg":"b"}]', "ab", [(1, 0, "item 1: a record is a JSON object, this is a number")]),
+        (
+            b'{"msg":"a"}\n{"resourceSpans":[]}',
+            "a",
+            [(2, 12, "this is an OTLP request of traces, in an object of logs")],
+        ),
+    ],
+)
+def test_the_other_lines_of_a_bad_one_are_kept(text: bytes, kept: str, rejected: list[tuple[int, int, str]]) -> None:
+    made = TRANSCODERS["jsonl"]("logs", memoryview(text), GUESSED)
+    (resource,) = REQUESTS["logs"].FromString(made.data).resource_logs
+    assert [record.body.string_value for record in resource.scope_logs[0].log_records] == list(kept)
+    found = made.findings.rejects
+    assert (found.count, found.lines) == (len(rejected), len(rejected) + len(kept))
+    assert [(one.line, one.offset, one.reason) for one in found.first] == rejected
+
+
+def test_rejects_are_bounded_and_all_are_counted() -> None:
+    bad = ("é" * 150).encode()
+    made = TRANSCODERS["jsonl"]("logs", memoryview(b'{"msg":"a"}\n' + (bad + b"\n") * 500), GUESSED)
+    rejects = made.findings.rejects
+    assert (rejects.count, rejects.lines, len(rejects.first)) == (500, 501, 100)
+    assert rejects.first[-1].line == 101
+    assert rejects.first[0].excerpt == "é" * 100
+
+
+NOW = 1_800_000_000
+NOTED = [
+    ({"msg": "a", "ts": "soon", "app": "x"}, "time not understood", "timestamp 'soon' is not a time"),
+    ({"msg": "a", "app": "x"}, "no timestamp", "no column is the timestamp"),
+    ({"ts": NOW, "app": "x"}, "no message", "no column is the message"),
+    ({"msg": "a", "ts": NOW}, "no service", "no column is the service"),
+    (
+        {"msg": "a", "ts": NOW, "app": "x", "span_id": "7"},
+        "id not hex",
+        "span_id '7' is not hex digits of an id",
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "kind", "text"), NOTED)
+def test_what_is_guessed_is_noted(record: dict[str, Any], kind: str, text: str) -> None:
+    sound = {"msg": "a", "ts": NOW, "resource": {"service.name": "x"}, "trace_id": "0" * 32, "span_id": ""}
+    data = "\n".join(map(json.dumps, [sound, record, sound, record])).encode()
+    assert TRANSCODERS["jsonl"]("logs", memoryview(data), GUESSED).findings.notes == (Note(kind, 2, 2, text),)
 
 
 def nested(levels: int) -> bytes:

@@ -1,6 +1,6 @@
-"""What was not understood of a raw object: lines that were rejected, and notes on what was guessed.
+"""What was read of a raw object that is done, and what was not understood: rejected lines, and notes on guesses.
 
-Both are bounded whatever the object holds, so they go with the commit into the index and from there to people.
+All of it is bounded whatever the object holds, so it goes with the commit into the index and from there to people.
 """
 
 from __future__ import annotations
@@ -59,13 +59,11 @@ class Note:
 
 @dataclass(frozen=True)
 class Findings:
-    """All of one object."""
+    """All of one object. `rows` is how many rows of segments it gave; None where that is not known."""
 
     rejects: Rejects = Rejects()
     notes: tuple[Note, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.rejects or self.notes)
+    rows: int | None = None
 
 
 NOTHING = Findings()

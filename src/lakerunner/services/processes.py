@@ -135,7 +135,9 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
     mappings = read_mapping_file(settings.mapping_file)
     with parts.spark.use() as session:
         say(f"Spark {session.version} on {settings.spark_master}")
-    limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes, settings.failpoint)
+    limits = IngestLimits(
+        settings.object_max_bytes, settings.task_max_bytes, settings.failpoint, settings.bad_lines_max_share
+    )
     attempts = settings.box_max_attempts
     ingest_parts = IngestParts(parts.index, parts.spark.use, parts.task_address, limits, attempts, mappings)
     for spec in SIGNALS.values():

@@ -8,12 +8,12 @@ a record or a list of records.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import orjson
 
-from lakerunner.model.errors import Corrupt
+from lakerunner.model.errors import Corrupt, WrongContent
 from lakerunner.pipeline.transcode.columns import Columns, Plan
 from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique, whole
 from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines, without_bom
@@ -30,19 +30,19 @@ def from_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     reading = Reading()
     target = JsonTarget(signal, RECORDS[signal](columns, reading))
     texts = _texts(data)
-    first = next(texts, None)
-    if first is not None and _goes_on(first[2], data):
-        number, offset, _ = first
+    head = list(islice(texts, 2))
+    if head and _goes_on(head, data):
+        number, offset, _ = head[0]
         reading.at(number, offset)
         try:
-            target.add(bytes(without_bom(data)))
+            target.add(bytes(without_bom(data)), number, offset)
         except (Unfit, UnicodeEncodeError) as error:
             raise Corrupt(f"from line {number}: {_reason(error)}") from None
         return reading.transcoded(target.data())
-    for number, offset, text in chain([first] if first else [], texts):
+    for number, offset, text in chain(head, texts):
         reading.at(number, offset)
         try:
-            target.add(text)
+            target.add(text, number, offset)
         except (Unfit, UnicodeEncodeError) as error:
             reading.reject(_reason(error), text)
     return reading.transcoded(target.data())
@@ -61,7 +61,9 @@ class JsonTarget:
         self._records = records
         self._requests: list[bytes] = []
 
-    def add(self, text: bytes) -> None:
+    def add(self, text: bytes, number: int, offset: int) -> None:
+        """Take the records of this line; Unfit, and nothing of it is taken, if it holds none. Of a list every item is a
+        record of its own."""
         if type(text) is Overlong:
             raise Unfit(text.reason)
         value = loaded(text)
@@ -70,17 +72,23 @@ class JsonTarget:
             return
         value = whole(text, value)
         if type(value) is list:
-            # One by one from the exact reading: there is no text of each to go back to.
-            for index, item in enumerate(exactly(text)):
-                try:
-                    self._records.add(*self._columns(item))
-                except Unfit as error:
-                    raise Unfit(f"item {index}: {error}") from None
+            self._add_items(text, number, offset)
         else:
             names, values = self._columns(value)
             if type(value) is dict and _has_rounded_time(self._records.plans(names), values):
                 names, values = self._columns(exactly(text))
             self._records.add(names, values)
+
+    def _add_items(self, text: bytes, number: int, offset: int) -> None:
+        """One by one from the exact reading: there is no text of each to go back to."""
+        reading = self._records.reading
+        for index, item in enumerate(exactly(text)):
+            if index:
+                reading.at(number, offset)
+            try:
+                self._records.add(*self._columns(item))
+            except (Unfit, UnicodeEncodeError) as error:
+                reading.reject(f"item {index}: {_reason(error)}", text)
 
     def _columns(self, value: Any) -> tuple[tuple[str, ...], Sequence[Any]]:
         """Return the names and values of a record's columns, those inside objects under dotted names."""
@@ -96,7 +104,10 @@ class JsonTarget:
         names = value if type(value) is dict else (name for name, _ in value)
         found = {REQUEST_MEMBERS[name] for name in names if name in REQUEST_MEMBERS}
         if found != {self._signal}:
-            raise Unfit(f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}")
+            said = f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}"
+            if len(found) == 1 and not self._requests and not self._records.request.records:
+                raise WrongContent(said, *found)  # nothing of the object is of the signal that it came as
+            raise Unfit(said)
         request = write_request(self._signal, value)
         self._records.request.count(len(request), 0)
         self._requests.append(request)
@@ -131,9 +142,11 @@ def _texts(data: memoryview) -> Iterator[tuple[int, int, bytes]]:
             yield number, offset, text
 
 
-def _goes_on(text: bytes, data: memoryview) -> bool:
-    """Whether this first line is the beginning of a document that goes on behind it."""
-    if text[:1] not in b"{[" or len(data) == len(text):
+def _goes_on(head: list[tuple[int, int, bytes]], data: memoryview) -> bool:
+    """Whether the first line is the beginning of a document that goes on behind it. One that is only cut short, before
+    a line that is an object by itself, is not, unless the whole is a document all the same."""
+    text = head[0][2]
+    if text[:1] not in b"{[" or len(head) == 1:
         return False
     try:
         orjson.loads(text)
@@ -142,6 +155,21 @@ def _goes_on(text: bytes, data: memoryview) -> bool:
             return False
     else:
         return False
-    if len(data) > MAX_LINE:
+    large = len(data) > MAX_LINE
+    if _is_object(head[1][2]) and (large or not _is_json(bytes(without_bom(data)))):
+        return False
+    if large:
         raise Corrupt(f"a JSON document over many lines is read up to {MAX_LINE >> 20} MB: write one record per line")
+    return True
+
+
+def _is_object(text: bytes) -> bool:
+    return text[:1] == b"{" and _is_json(text)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
     return True

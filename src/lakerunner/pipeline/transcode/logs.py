@@ -42,6 +42,7 @@ class Logs(Records):
     time_before = b""
     signal = "logs"
     attribute_tag = b"\x32"
+    wanted: ClassVar[tuple[str, ...]] = ("timestamp", "message")
     places: ClassVar[Mapping[str, Place]] = {
         "timestamp": time_in(1),
         "observed_timestamp": time_in(11),
@@ -58,6 +59,6 @@ class Logs(Records):
         plan = self.plans(names)
         parts: list[bytes] = [self.time_before]
         left = self.placed(plan, values, parts)
-        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts) if left else b""
+        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts)
         record = b"".join(parts)
         self.request.add(resource, b"".join((_RECORD, length(len(record)), record)))

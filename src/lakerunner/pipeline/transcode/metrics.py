@@ -34,6 +34,7 @@ _YES_NO = {"true": True, "1": True, "false": False, "0": False}
 class Metrics(Records):
     signal = "metrics"
     attribute_tag = b"\x3a"
+    wanted: ClassVar[tuple[str, ...]] = ("timestamp",)
     places: ClassVar[Mapping[str, Place]] = {"timestamp": time_in(3), "start": time_in(2)}
 
     def __init__(self, columns: Columns, reading: Reading) -> None:

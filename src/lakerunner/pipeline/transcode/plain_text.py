@@ -11,7 +11,7 @@ import codecs
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.protobuf import FIXED64, tag
@@ -50,7 +50,7 @@ def from_text(signal: str, data: memoryview, columns: Columns) -> Transcoded:
         reading.at(record.number, record.offset)
         if type(record.lines[0]) is Overlong:
             reading.reject(record.lines[0].reason, record.lines[0])
-        elif not _is_json(record.lines, target):
+        elif not _is_json(record, target):
             message = b"\n".join(record.lines)
             names, values = record.said
             try:
@@ -141,12 +141,12 @@ def _formats(data: memoryview, near_ns: int | None) -> tuple[LineFormat, ...]:
     return (*found, dated)
 
 
-def _is_json(record: Sequence[bytes], target: JsonTarget) -> bool:
+def _is_json(record: _Record, target: JsonTarget) -> bool:
     """Whether the record is a JSON object, and has been added as such."""
-    if record[0][:1] != b"{" or record[-1].rstrip()[-1:] != b"}":
+    if record.lines[0][:1] != b"{" or record.lines[-1].rstrip()[-1:] != b"}":
         return False
     try:
-        target.add(b"\n".join(record))
+        target.add(b"\n".join(record.lines), record.number, record.offset)
     except (Unfit, UnicodeEncodeError):
         return False
     return True
@@ -154,6 +154,8 @@ def _is_json(record: Sequence[bytes], target: JsonTarget) -> bool:
 
 class _TextLogs(Logs):
     """Records in the order of the file: one without a time gets that of the record above."""
+
+    wanted: ClassVar[tuple[str, ...]] = ()  # a missing time is noted here, and the whole line is the message
 
     def add(self, names: tuple[str, ...], values: Sequence[Any]) -> None:
         plan = self.plans(names)

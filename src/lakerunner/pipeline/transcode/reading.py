@@ -7,7 +7,8 @@ field could not hold it. Memory is bounded by MAX_REJECTS and MAX_NOTES, whateve
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.findings import (
@@ -43,7 +44,7 @@ class Reading:
     def __init__(self) -> None:
         self._line = self._offset = self._lines = self._rejected = 0
         self._first: list[Reject] = []
-        self._notes: dict[str, Note] = {}
+        self._notes: dict[str, list[Any]] = {}  # kind: count, first line, text
 
     def at(self, line: int, offset: int) -> None:
         """Go on with the record that starts in this line, counted from 1, at this byte of the object."""
@@ -61,11 +62,12 @@ class Reading:
         """Count one more record of this kind; the first one's line (0: the current one) and text are kept."""
         found = self._notes.get(kind)
         if found is not None:
-            self._notes[kind] = replace(found, count=found.count + 1)
+            found[0] += 1
         elif len(self._notes) < MAX_NOTES:
-            self._notes[kind] = Note(kind, 1, line or self._line, text[:MAX_TEXT])
+            self._notes[kind] = [1, line or self._line, text[:MAX_TEXT]]
 
     def transcoded(self, data: bytes) -> Transcoded:
         """What the transcoder returns when all is read."""
         rejects = Rejects(self._rejected, self._lines, tuple(self._first))
-        return Transcoded(data, Findings(rejects, tuple(self._notes.values())))
+        notes = (Note(kind, *values) for kind, values in self._notes.items())
+        return Transcoded(data, Findings(rejects, tuple(notes)))

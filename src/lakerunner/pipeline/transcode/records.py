@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
 from lakerunner.model.time import iso_time
-from lakerunner.pipeline.transcode.columns import Columns, Plan, Plans
+from lakerunner.pipeline.transcode.columns import TIMES, Columns, Plan, Plans
 from lakerunner.pipeline.transcode.json_text import inside
 from lakerunner.pipeline.transcode.plausible import doubt
 from lakerunner.pipeline.transcode.reading import Reading
@@ -37,6 +37,7 @@ RESOURCE_ATTRIBUTES = b"\x0a"  # of a Resource
 _VALUE = b"\x12"  # of a KeyValue
 _INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 _MAX_SERVICES = 4096
+_IDS = ("trace_id", "span_id", "parent_span_id")
 
 
 class Kept(bytes):
@@ -134,6 +135,7 @@ class Records(ABC):
     attribute_tag: ClassVar[bytes]
     row_time: ClassVar[str] = "timestamp"  # the field that is the time of the row
     places: ClassVar[Mapping[str, Place]]  # fields that stand in the item itself
+    wanted: ClassVar[tuple[str, ...]]  # fields without which something is guessed, so it is noted
 
     def __init__(self, columns: Columns, reading: Reading) -> None:
         self.reading = reading
@@ -171,13 +173,20 @@ class Records(ABC):
         for field, index, unit in plan.fields:
             value = values[index]
             if value is ABSENT:
+                if field in self.wanted:
+                    self._note_missing(field)
                 continue
             place = places.get(field)
             data = None if place is None else place(value, unit)
             if data is not None:
                 parts.append(data)
+            elif place is not None:
+                self._note_misfit(field, value)
             if type(data) is not bytes:
                 open_fields[field] = value
+        for field in self.wanted:
+            if field not in plan.at:
+                self._note_missing(field)
         heads = self._heads
         for index, key in plan.rest:
             value = values[index]
@@ -191,6 +200,16 @@ class Records(ABC):
                 before = _VALUE + length(len(content))
                 parts += (self.attribute_tag, length(len(key) + len(before) + len(content)), key, before, content)
         return open_fields
+
+    def _note_missing(self, field: str) -> None:
+        self.reading.note(f"no {field}", f"no column is the {field}")
+
+    def _note_misfit(self, field: str, value: Any) -> None:
+        """Note a value that says something, and not what its field holds: the column stays an attribute."""
+        if field in TIMES:
+            self.reading.note("time not understood", f"{field} {str(value)[:80]!r} is not a time")
+        elif field in _IDS and isinstance(value, str) and value.strip("0"):
+            self.reading.note("id not hex", f"{field} {value[:80]!r} is not hex digits of an id")
 
     def close(self, open_fields: dict[str, Any], names: Mapping[str, str], parts: list[bytes]) -> bytes:
         """Take the attributes, the resource and the service of the fields that are left, and make attributes of all
@@ -213,6 +232,8 @@ class Records(ABC):
             del open_fields["resource"]
         service = open_fields.get("service")
         if named or not isinstance(service, str):
+            if not named:
+                self._note_missing("service")
             return content
         del open_fields["service"]
         found = self._services.get(service)

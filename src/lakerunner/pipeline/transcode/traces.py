@@ -53,6 +53,7 @@ class Traces(Records):
     signal = "traces"
     attribute_tag = b"\x4a"
     row_time = "start"
+    wanted: ClassVar[tuple[str, ...]] = ("start",)
     places: ClassVar[Mapping[str, Place]] = {
         "trace_id": id_in(1, 16),
         "span_id": id_in(2, 8),
@@ -77,7 +78,7 @@ class Traces(Records):
             _place_status(left, parts)
         _place_items("events", _event, left, parts)
         _place_items("links", _link, left, parts)
-        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts) if left else b""
+        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts)
         self.request.add(resource, delimited(_SPAN, b"".join(parts)))
 
     def _instant(self, field: str, plan: Plan, values: Sequence[Any]) -> Instant | None:
