@@ -118,8 +118,8 @@ def _ended(failed: Iterable[Failure], signal: str) -> BoxResult:
     folder states against it is meant. So nothing is sent on twice, as then the name tells another."""
     aside, rerouted = [], []
     for source, error in failed:
-        told, word = signal_word(source.key.rpartition("/")[2])
-        doubted = isinstance(error, WrongContent) and told == signal
+        guess, word = signal_word(source.key.rpartition("/")[2])
+        doubted = isinstance(error, WrongContent) and guess == signal
         if isinstance(error, WrongContent) and doubted and error.signal:
             rerouted.append((source, error.signal))
             continue
