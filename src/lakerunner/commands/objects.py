@@ -29,7 +29,7 @@ _format = click.option("--format", "form", type=click.Choice(["table", "json"]),
 @_format
 @click.option("--retry", is_flag=True, help="Send all failed objects again.")
 @click.pass_context
-def objects(context: click.Context, /, **asked: Any) -> None:
+def objects(context: click.Context, /, **options: Any) -> None:
     """What became of raw objects, newest first.
 
     \b
@@ -50,11 +50,11 @@ def objects(context: click.Context, /, **asked: Any) -> None:
     if context.invoked_subcommand:
         return
     client = _client(context)
-    if asked["retry"]:
+    if options["retry"]:
         click.echo(f"{client.retry()} objects go again")
         return
-    params = {"state": asked["state"], "key": asked["path"], "limit": asked["limit"]}
-    show_objects(client.objects(params), asked["form"], sys.stdout)
+    params = {"state": options["state"], "key": options["path"], "limit": options["limit"]}
+    show_objects(client.objects(params), options["form"], sys.stdout)
 
 
 def _client(context: click.Context) -> Client:

@@ -114,12 +114,12 @@ def _failures(failed: Iterable[tuple[SourceObject, str]], raws: Sequence[Raw], s
 
 
 def _ended(failed: Iterable[Failure], signal: str) -> BoxResult:
-    """Those set aside, and those that go to their own signal. Only a signal that the name told is doubted: one that a
-    folder states is meant, and so nothing is sent to and fro."""
+    """Those set aside, and those that go to their own signal. Only a signal that the name tells is doubted: one that a
+    folder states against it is meant. So nothing is sent on twice, as then the name tells another."""
     aside, rerouted = [], []
     for source, error in failed:
-        told, word = signal_word(source.key.rpartition("/")[2])
-        doubted = isinstance(error, WrongContent) and told == signal
+        guess, word = signal_word(source.key.rpartition("/")[2])
+        doubted = isinstance(error, WrongContent) and guess == signal
         if isinstance(error, WrongContent) and doubted and error.signal:
             rerouted.append((source, error.signal))
             continue

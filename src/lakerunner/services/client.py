@@ -171,8 +171,8 @@ class Client:
         tables: list[dict[str, Any]] = self._json("GET", "/api/v1/sql/tables", {})["tables"]
         return tables
 
-    def objects(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        params = {name: str(value) for name, value in asked.items() if value is not None}
+    def objects(self, filters: Mapping[str, Any]) -> dict[str, Any]:
+        params = {name: str(value) for name, value in filters.items() if value is not None}
         return self._json("GET", "/api/v1/objects", params)
 
     def rejects(self, key: str) -> dict[str, Any]:

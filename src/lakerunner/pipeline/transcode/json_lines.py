@@ -104,10 +104,10 @@ class JsonTarget:
         names = value if type(value) is dict else (name for name, _ in value)
         found = {REQUEST_MEMBERS[name] for name in names if name in REQUEST_MEMBERS}
         if found != {self._signal}:
-            said = f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}"
+            reason = f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}"
             if len(found) == 1 and not self._requests and not self._records.request.records:
-                raise WrongContent(said, *found)  # nothing of the object is of the signal that it came as
-            raise Unfit(said)
+                raise WrongContent(reason, *found)  # nothing of the object is of the signal that it came as
+            raise Unfit(reason)
         request = write_request(self._signal, value)
         self._records.request.count(len(request), 0)
         self._requests.append(request)
