@@ -71,7 +71,9 @@ def otlp(records: list[Record]) -> bytes:
 
 def _request(records: list[Record]) -> Any:
     # Transcoded, so that all formats say the same; written anew by protobuf.
-    return ExportLogsServiceRequest.FromString(TRANSCODERS["jsonl"]("logs", memoryview(json_lines(records)), GUESSED))
+    return ExportLogsServiceRequest.FromString(
+        TRANSCODERS["jsonl"]("logs", memoryview(json_lines(records)), GUESSED).whole()
+    )
 
 
 def otlp_json(records: list[Record]) -> bytes:
@@ -97,10 +99,14 @@ def json_lines(records: list[Record]) -> bytes:
     return b"\n".join(map(orjson.dumps, records))
 
 
-def comma_separated(records: list[Record]) -> bytes:
+def tab_separated(records: list[Record]) -> bytes:
+    return comma_separated(records, "\t")
+
+
+def comma_separated(records: list[Record], delimiter: str = ",") -> bytes:
     names = list(dict.fromkeys(name for record in records for name in record))
     out = io.StringIO()
-    writer = csv.DictWriter(out, names)
+    writer = csv.DictWriter(out, names, delimiter=delimiter)
     writer.writeheader()
     writer.writerows(records)
     return out.getvalue().encode()
@@ -157,12 +163,24 @@ def loki_protobuf(records: list[Record]) -> bytes:
     return b"".join(out)
 
 
+def plain_text(records: list[Record]) -> bytes:
+    """Lines as loggers write them: time, level, message."""
+    lines = []
+    for record in records:
+        seconds, nanos = divmod(record["timestamp"], 10**9)
+        stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanos:09}Z"
+        lines.append(f"{stamp} {record['level']} {record['message']}".replace("\n", " ").encode())
+    return b"\n".join(lines)
+
+
 WRITERS: dict[str, Callable[[list[Record]], bytes]] = {
     "otlp": otlp,
     "otlp_json": otlp_json,
     "jsonl": json_lines,
     "csv": comma_separated,
+    "tsv": tab_separated,
     "parquet": parquet,
+    "text": plain_text,
     "lokipb": loki_protobuf,
     "lokijson": loki_json,
 }
@@ -173,7 +191,7 @@ def ingest(name: str, data: bytes) -> tuple[float, float]:
     started = time.process_time()
     content = memoryview(data)
     if name in TRANSCODERS:
-        content = memoryview(TRANSCODERS[name]("logs", content, GUESSED))
+        content = memoryview(TRANSCODERS[name]("logs", content, GUESSED).whole())
     transcoded = time.process_time() - started
     source = SourceObject("bench", f"x.{name}", "etag", len(data), OPENING_NS)
     made = make_segments(LOGS, DEFAULT_ORGANIZATION.id, "bench", [Raw(source, content)], lambda _path, _data: None)

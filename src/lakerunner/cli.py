@@ -11,6 +11,7 @@ import click
 
 from lakerunner.commands.access import keys, orgs
 from lakerunner.commands.cardinality import cardinality
+from lakerunner.commands.objects import objects
 from lakerunner.commands.operate import fsck, status
 from lakerunner.commands.options import EPILOG, settings_to_run, stopped_by_ctrl_c
 from lakerunner.commands.options import home as _home
@@ -296,28 +297,6 @@ def _query_text(query: str | None, file: TextIO | None) -> str | None:
 
 
 @cli.command(epilog=EPILOG)
-@_home
-@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
-@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
-@click.option("--state", type=click.Choice(["seen", "done", "failed"]), help="Only objects in this state.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--retry", is_flag=True, help="Send all failed objects again.")
-def objects(
-    home: Path | None, url: str | None, key: str | None, state: str | None, limit: int, form: str, retry: bool
-) -> None:
-    """What became of raw objects: seen (on its way), done, failed (with the reason)."""
-    from lakerunner.services.client import Client
-    from lakerunner.services.show import show_objects
-
-    client = Client.find(_settings({"home": home}), url, key)
-    if retry:
-        click.echo(f"{client.retry()} objects go again")
-    else:
-        show_objects(client.objects(state, limit), form, sys.stdout)
-
-
-@cli.command(epilog=EPILOG)
 @click.argument("url")
 @_home
 @_store
@@ -353,6 +332,7 @@ def backfill(url: str, org: str | None, collector: str | None, signal: str | Non
 
 cli.add_command(cardinality)
 cli.add_command(fsck)
+cli.add_command(objects)
 cli.add_command(status)
 cli.add_command(work)
 cli.add_command(orgs)

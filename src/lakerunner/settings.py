@@ -119,6 +119,9 @@ class Settings:
     object_max_bytes: int = _setting(
         256 << 20, "Largest raw object, unpacked. Larger ones are set aside.", must_be.positive
     )
+    bad_lines_max_share: float = _setting(
+        0.5, "Largest share of bad lines in a file of lines. A file with more is set aside.", must_be.share
+    )
     task_max_bytes: int = _setting(
         64 << 20, "Most raw bytes, unpacked, from which one segment is made.", must_be.positive
     )
@@ -180,8 +183,8 @@ class Settings:
     )
     promql_delayed_name_removal: bool = _setting(
         False,
-        "true: PromQL removes metric names when a query ends, as Prometheus does with its feature of this name. "
-        "false: at once, as Prometheus does by default.",
+        "If true, PromQL removes metric names when a query ends, as Prometheus does with its feature of this name; "
+        "if false at once, as Prometheus does by default.",
     )
     metrics_cache_bytes: int = _setting(
         512 << 20, "Memory of a query worker for samples that it has read, 16 bytes each. 0: off.", must_be.zero_or_more

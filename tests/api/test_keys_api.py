@@ -96,6 +96,8 @@ def lake(index: Index) -> Iterator[Lake]:
 ENDPOINTS: list[tuple[Role, str, str, object]] = [
     (Role.READ, "POST", "/api/v1/sql", {"query": "select 1"}),
     (Role.READ, "GET", "/api/v1/objects", None),
+    (Role.READ, "GET", "/api/v1/objects/rejects?key=a", None),
+    (Role.WRITE, "POST", "/api/v1/objects/dismiss?key=a", None),
     (Role.WRITE, "POST", "/api/v1/objects/retry", None),
     (Role.WRITE, "POST", "/api/v1/events/s3", {"Records": []}),
     (Role.ADMIN, "GET", "/api/v1/keys", None),

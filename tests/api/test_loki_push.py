@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 
 import httpx
 import pyarrow as pa
 import pytest
 
+from lakerunner.api.keep import Origin
+from lakerunner.api.receive import refusals
 from lakerunner.model.protobuf import DELIMITED, VARINT, delimited, tag, varint
 from suites.doors import MAX_BYTES, Doors
 from suites.pushed import ACME, OTHER, pushed_objects
@@ -22,8 +25,8 @@ def push_request(labels: str, *lines: str) -> bytes:
     """logproto.PushRequest with one stream, the lines a nanosecond apart."""
     entries = b""
     for number, line in enumerate(lines):
-        time = tag(1, VARINT) + varint(1_766_577_984) + tag(2, VARINT) + varint(1 + number)
-        entries += delimited(TWO, delimited(ONE, time) + delimited(TWO, line.encode()))
+        stamp = tag(1, VARINT) + varint(1_766_577_984) + tag(2, VARINT) + varint(1 + number)
+        entries += delimited(TWO, delimited(ONE, stamp) + delimited(TWO, line.encode()))
     return delimited(ONE, delimited(ONE, labels.encode()) + entries)
 
 
@@ -117,6 +120,47 @@ def test_what_is_wrong_is_refused_in_plain_text(
     answer = post(doors, body, **headers)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "text/plain; charset=utf-8")
     assert words in answer.text
+    assert pushed_objects(doors.store) == {}
+
+
+LABELS = '{job="a"}'
+OLDEST = 946_684_800 * 10**9  # 2000-01-01
+NOW = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
+
+
+@pytest.mark.usefixtures("address")
+@pytest.mark.parametrize(
+    ("ns", "words"),
+    [
+        (NOW + 600 * 10**9, ""),
+        (NOW + 600 * 10**9 + 1, "has timestamp too new: 2026-11-17T12:10:00.000000001Z"),
+        (2**63, f"has timestamp too new: {2**63} ns"),
+        (OLDEST, ""),
+        (OLDEST - 1, "has timestamp too old: 1999-12-31T23:59:59.999999999Z, oldest acceptable timestamp is: 2000-"),
+        (0, "has timestamp too old: 1970-"),
+    ],
+)
+def test_a_time_that_is_probably_wrong_is_refused_in_the_words_of_loki(ns: int, words: str) -> None:
+    seconds, nanos = divmod(ns, 10**9)
+    stamp = tag(1, VARINT) + varint(seconds) + tag(2, VARINT) + varint(nanos)
+    entry = delimited(TWO, delimited(ONE, stamp) + delimited(TWO, b"a"))
+    bodies = {
+        "lokipb": delimited(ONE, delimited(ONE, LABELS.encode()) + entry),
+        "lokijson": json.dumps({"streams": [{"stream": {"job": "a"}, "values": [[str(ns), "a"]]}]}).encode(),
+    }
+    for form, body in bodies.items():
+        refused = refusals(Origin(ACME.id, "logs", form), {b"x": body}, NOW)
+        assert (b"x" in refused) == bool(words)
+        if words:
+            assert str(refused[b"x"]).startswith(f"entry for stream '{LABELS}' {words}")
+
+
+def test_a_push_of_tomorrow_is_refused_whole(doors: Doors) -> None:
+    times = [time.time_ns(), time.time_ns() + 86_400 * 10**9]
+    push = {"streams": [{"stream": {"job": "a"}, "values": [[str(ns), "line"] for ns in times]}]}
+    answer = post(doors, json.dumps(push).encode(), content_type="application/json")
+    assert answer.status_code == 400
+    assert answer.text.startswith(f"entry for stream '{LABELS}' has timestamp too new: 2")
     assert pushed_objects(doors.store) == {}
 
 

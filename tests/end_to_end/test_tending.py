@@ -11,6 +11,7 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from lakerunner.model.source import SourceState
 from servers.lake import Lake, lake, wait_until
 from suites.requests import TIME_NS, drop, request_of
 
@@ -91,7 +92,7 @@ def _is_quiet(running: Lake) -> bool:
     """Whether every object is in, and nothing waits to be rolled up."""
     counts = httpx.get(f"{running.url}/api/v1/objects", timeout=10).json()["counts"]
     lag = gauges(running, "lakerunner_rollup_lag_seconds")
-    return counts == {"seen": 0, "done": 2 * FILES, "failed": 0} and bool(lag) and not any(lag.values())
+    return counts == dict.fromkeys(SourceState, 0) | {"done": 2 * FILES} and bool(lag) and not any(lag.values())
 
 
 def test_a_damaged_segment_is_set_aside_and_comes_back_when_it_is_mended(tmp_path: Path) -> None:

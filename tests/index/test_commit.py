@@ -10,8 +10,9 @@ from index_values import ACME, OTHER, arrival, at_once, count, outbox_size, segm
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Conflict, Corrupt, NotFound, Unavailable
+from lakerunner.model.findings import Findings, Note, Reject, Rejects
 from lakerunner.model.segment import Column, segment_id
-from lakerunner.model.source import SourceState
+from lakerunner.model.source import SourceObject, SourceState
 from lakerunner.model.time import ALL_TIME
 
 SEEN, DONE, FAILED = SourceState.SEEN, SourceState.DONE, SourceState.FAILED
@@ -37,7 +38,7 @@ def test_a_commit_does_all_of_it(index: Index) -> None:
     index.commit(Commit((made,), (source(1), source(2)), ((source(3), "truncated gzip"),), (), messages))
     assert index.segments.get(ACME.id, [made.id]) == [made]
     assert index.segments.pick(ACME.id, "logs", ALL_TIME).segments == (replace(made, fingerprints=()),)
-    assert index.sources.counts() == {SEEN: 0, DONE: 2, FAILED: 1}
+    assert index.sources.counts() == dict.fromkeys(SourceState, 0) | {DONE: 2, FAILED: 1}
     assert index.sources.list(FAILED)[0].reason == "truncated gzip"
     said: list[tuple[str, bytes]] = []
     index.outbox.relay(said.extend)
@@ -233,3 +234,74 @@ def test_a_commit_refuses_nonsense_at_birth() -> None:
         Commit((), (), (), (segment_id("a"),))
     with pytest.raises(ValueError, match="names a source once"):
         Commit((), (source(1),), ((source(1), "bad"),))
+
+
+def version(number: int, etag: str, modified_ns: int) -> SourceObject:
+    return source(number, etag=etag, modified_ns=modified_ns)
+
+
+REJECTS = Rejects(102, 1_000, tuple(Reject(n + 5, 70 * n, "not JSON: \0", "{\ufffd\0") for n in range(100)))
+NOTE = Note("no service", 7, 5, "no column is the service")
+
+
+def test_what_was_found_goes_with_its_source(index: Index) -> None:
+    announced(index, 1, 2, 3)
+    found = ((source(1), Findings(REJECTS, (NOTE,), 898)), (source(2), Findings(rows=0)))
+    work = Commit((), (source(1), source(2), source(3)), (), findings=found)
+    index.commit(work)
+    three, two, one = index.sources.list(None)
+    assert (one.state, one.rows, one.rejected, one.notes) == (SourceState.PARTIAL, 898, 102, (NOTE,))
+    assert (two.state, two.rows, two.rejected, two.notes) == (DONE, 0, 0, ())
+    assert (three.state, three.rows) == (DONE, None)
+    assert index.sources.rejects(source(1).key, ACME.id) == ("e1", REJECTS)
+    assert index.sources.rejects(source(2).key, ACME.id) is None
+    assert index.sources.rejects(source(1).key, OTHER.id) is None
+    with pytest.raises(Conflict, match=r"logs_1\.binpb is partial already"):
+        index.commit(work)
+    assert index.sources.rejects(source(1).key, ACME.id) == ("e1", REJECTS)
+
+
+@pytest.mark.parametrize("failed_first", [True, False])
+def test_a_failed_version_is_dismissed_when_a_newer_one_is_done(index: Index, failed_first: bool) -> None:
+    old, new, newest = version(1, "a", 5), version(1, "b", 6), version(1, "c", 7)
+    index.sources.announce([arrival(one) for one in (old, new, newest)])
+    steps = [Commit((), (), ((old, "cut short"), (newest, "bad"))), Commit((), (new,), ())]
+    for commit in steps if failed_first else steps[::-1]:
+        index.commit(commit)
+    reasons = {record.source.etag: (record.state, record.reason) for record in index.sources.list(None)}
+    assert reasons == {
+        "a": (
+            SourceState.DISMISSED,
+            "a newer version of the object is done. This one had failed: cut short",
+        ),
+        "b": (DONE, None),
+        "c": (FAILED, "bad"),
+    }
+
+
+def test_two_versions_that_end_at_once_do_not_miss_each_other(index: Index) -> None:
+    for number in range(20):
+        old, new = version(number, "a", 5), version(number, "b", 6)
+        index.sources.announce([arrival(old), arrival(new)])
+        works = [Commit((), (), ((old, "bad"),)), Commit((), (new,), ())]
+        assert at_once([lambda one=one: index.commit(one) for one in works]) == [None, None]
+    assert index.sources.counts() == dict.fromkeys(SourceState, 0) | {DONE: 20, SourceState.DISMISSED: 20}
+
+
+def test_an_object_of_another_signal_is_asked_for_once_more_as_of_that_one(index: Index) -> None:
+    announced(index, 1)
+    index.sources.begin([source(1).identity])
+    moved = replace(arrival(source(1)), signal="metrics", topic="objstore.ingest.metrics", payload=b"again")
+    for _ in range(3):  # of as many workers that had the box
+        index.commit(Commit((), (), (), rerouted=(moved,)))
+    (record,) = index.sources.list(SEEN)
+    assert index.sources.settled([source(1).identity, source(2).identity], "logs") == {source(1).identity}
+    assert index.sources.settled([source(1).identity], "metrics") == set()
+    assert (record.signal, index.sources.attempts([source(1).identity])) == ("metrics", {})
+    said: list[tuple[str, bytes]] = []
+    index.outbox.relay(said.extend)
+    assert said == [("objstore.ingest.metrics", b"again")]
+    index.commit(Commit((), (source(1),), ()))
+    with pytest.raises(Conflict, match="is done already"):
+        index.commit(Commit((), (), (), rerouted=(moved,)))
+    assert outbox_size(index) == 0

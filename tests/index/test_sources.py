@@ -11,16 +11,18 @@ from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.sources import Attempts
 from lakerunner.model.errors import Corrupt, NotFound
+from lakerunner.model.findings import Findings, Reject, Rejects
 from lakerunner.model.source import SourceState
 
 SEEN, DONE, FAILED = SourceState.SEEN, SourceState.DONE, SourceState.FAILED
+NONE = dict.fromkeys(SourceState, 0)
 
 
 def test_ten_announcements_ask_once(index: Index) -> None:
     arrivals = [arrival(source(n)) for n in range(20)]
     assert [index.sources.announce(arrivals) for _ in range(10)] == [20] + [0] * 9
     assert outbox_size(index) == 20
-    assert index.sources.counts() == {SEEN: 20, DONE: 0, FAILED: 0}
+    assert index.sources.counts() == NONE | {SEEN: 20}
 
 
 def test_an_identity_twice_in_one_batch_asks_once_with_its_first_message(index: Index) -> None:
@@ -145,7 +147,7 @@ def test_only_the_failed_are_retried(index: Index) -> None:
     said: list[tuple[str, bytes]] = []
     index.outbox.relay(said.extend)
     assert said == [(arrival(source(n)).topic, arrival(source(n)).payload) for n in (1, 9)]
-    assert index.sources.counts() == {SEEN: 3, DONE: 1, FAILED: 0}
+    assert index.sources.counts() == NONE | {SEEN: 3, DONE: 1}
     assert index.sources.list(SEEN, organization=ACME.id)[0].source == source(9)
     assert index.sources.retry(arrivals) == 0
 
@@ -176,8 +178,8 @@ def test_sources_of_another_organization_are_out_of_reach(index: Index) -> None:
     index.sources.announce([arrival(source(1))])
     index.sources.set_aside(source(2), "bad", ACME.id)
     assert index.sources.list(None, organization=OTHER.id) == []
-    assert index.sources.counts(OTHER.id) == {SEEN: 0, DONE: 0, FAILED: 0}
-    assert index.sources.counts(ACME.id) == {SEEN: 1, DONE: 0, FAILED: 1}
+    assert index.sources.counts(OTHER.id) == NONE
+    assert index.sources.counts(ACME.id) == NONE | {SEEN: 1, FAILED: 1}
     assert index.sources.retry([arrival(source(2), OTHER)]) == 0
 
 
@@ -199,3 +201,35 @@ def test_attempts_count_by_company_until_they_are_given_back_or_retried(index: I
     assert index.sources.attempts(ids[:1]) == {ids[0]: Attempts(1, 2)}
     index.sources.retry([arrival(source(0))])
     assert index.sources.attempts(ids[:1]) == {}
+
+
+def test_dismissing_ends_what_failed_or_was_partly_read(index: Index) -> None:
+    partial = Findings(Rejects(1, 2, (Reject(2, 9, "bad", "x"),)))
+    index.sources.announce([arrival(source(n)) for n in (1, 2, 3)])
+    index.commit(Commit((), (source(1),), ((source(2), "cut"),), findings=((source(1), partial),)))
+    assert index.sources.counts() == NONE | {SEEN: 1, SourceState.PARTIAL: 1, FAILED: 1}
+    keys = [source(n).key for n in (1, 2, 3)]
+    assert [index.sources.dismiss(key, OTHER.id) for key in keys] == [0, 0, 0]
+    assert [index.sources.dismiss(key, ACME.id) for key in keys] == [1, 1, 0]
+    assert [index.sources.dismiss(key, ACME.id) for key in keys] == [0, 0, 0]
+    assert index.sources.counts() == NONE | {SEEN: 1, DONE: 1, SourceState.DISMISSED: 1}
+    (gone,) = index.sources.list(SourceState.DISMISSED)
+    assert gone.reason == "dismissed by hand. It had failed: cut"
+    assert index.sources.rejects(keys[0], ACME.id) == ("e1", partial.rejects)
+
+
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [
+        ("otel-raw/acme/c/logs_1", {1, 10}),
+        ("otel-raw/acme/c/logs_1.*", {1}),
+        ("*_1?.binpb", {10}),
+        ("*", {1, 2, 10}),
+        ("otel-raw/acme/c/logs%", set()),
+        ("*logs?2*", {2}),
+        ("otel_raw", set()),
+    ],
+)
+def test_keys_are_listed_by_prefix_or_pattern(index: Index, key: str, found: set[int]) -> None:
+    index.sources.announce([arrival(source(n)) for n in (1, 2, 10)])
+    assert {record.source.key for record in index.sources.list(None, key=key)} == {source(n).key for n in found}

@@ -6,12 +6,13 @@ from threading import Barrier
 from uuid import UUID, uuid4
 
 import pytest
-from index_values import ACME, OTHER, at_once, count, segment, source
+from index_values import ACME, OTHER, arrival, at_once, count, segment, source
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.sweep import Ended, FailedBox, Listed, Past
 from lakerunner.model.errors import Conflict, NotFound
+from lakerunner.model.findings import Findings, Reject, Rejects
 from lakerunner.model.retention import Cutoff
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import DAY_NS, MIN_NS, SECOND_NS
@@ -177,6 +178,16 @@ def test_done_sources_are_done_just_so_and_long_ago(index: Index) -> None:
     assert index.sweep.done_sources("another", listed, 100 * SECOND_NS) == []
     local = Listed(done.key, "", done.size, done.modified_ns)
     assert index.sweep.done_sources("lake", [local], 100 * SECOND_NS) == [local]
+    # One that is done but for some lines stays until it is dismissed, one of which an older version failed goes.
+    part, old, new = source(5), source(6), source(6, etag="newer", modified_ns=5_000)
+    bad = Findings(Rejects(1, 2, (Reject(1, 0, "bad", "x"),)))
+    index.sources.announce([arrival(one) for one in (part, old, new)])
+    index.commit(Commit((), (part, new), ((old, "broken"),), findings=((part, bad),)))
+    run(index, "UPDATE lrdb.source_objects SET ended_at = to_timestamp(100) WHERE ended_at IS NOT NULL")
+    listed = [Listed(one.key, one.etag, one.size, one.modified_ns) for one in (part, new)]
+    assert index.sweep.done_sources("lake", listed, 100 * SECOND_NS) == listed[1:]
+    index.sources.dismiss(part.key, ACME.id)
+    assert index.sweep.done_sources("lake", listed, 100 * SECOND_NS) == listed
     for other in (
         Listed(done.key, "another etag", done.size, done.modified_ns),
         Listed(done.key, done.etag, done.size + 1, done.modified_ns),

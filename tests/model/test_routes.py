@@ -37,7 +37,29 @@ ORG = str(DEFAULT_ORGANIZATION.id)
         ("logs-raw/", None),
         ("logs-raw", None),
         ("old-logs-raw/x.binpb", None),
-        ("otel-raw/acme/logs.binpb", None),
+        (
+            "otel-raw/acme/spans.jsonl",
+            Route(
+                "acme",
+                "",
+                "traces",
+                "'otel-raw/acme/spans.jsonl' has no folder of a collector above it: it belongs to "
+                "'otel-raw/acme/files/spans.jsonl', for example",
+            ),
+        ),
+        (
+            "otel-raw/x.csv",
+            Route(
+                "",
+                "",
+                "logs",
+                "'otel-raw/x.csv' has no folders of an organization and a collector above it: it belongs to "
+                "'otel-raw/default/files/x.csv', for example",
+            ),
+        ),
+        ("otel-raw/.hidden", None),
+        ("otel-raw/acme/.hidden", None),
+        ("otel-raw/acme/", None),
         ("otel-raw/acme/edge/", None),
         ("otel-raw/acme/edge/.hidden", None),
         ("otel-raw/a b/edge/x.binpb", None),

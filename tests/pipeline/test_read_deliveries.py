@@ -127,7 +127,7 @@ def test_pieces_of_an_object_are_the_same_deliveries_each_time(memory: int) -> N
 
 def test_other_formats_have_the_digests_of_the_otlp_that_is_made_of_them() -> None:
     data = b'{"timestamp": "2026-01-01T00:00:00Z", "message": "a", "service": "x"}\n' * 3
-    one, two = (bytes(TRANSCODERS["jsonl"]("logs", memoryview(data), GUESSED)) for _ in range(2))
+    one, two = (TRANSCODERS["jsonl"]("logs", memoryview(data), GUESSED).whole() for _ in range(2))
     rows = rows_of(one)
     assert [row["delivery_row"] for row in rows] == [0, 1, 2]
     assert {row["delivery"] for row in rows} == {

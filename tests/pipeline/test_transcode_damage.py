@@ -49,7 +49,9 @@ SAMPLES = {
     "jsonl": json.dumps(SPAN).encode() + b"\n" + json.dumps(SPAN).encode(),
     "otlp_json": json.dumps(OTLP).encode(),
     "csv": b'time,name,value,labels\n1,n,5,"{""a"": 1}"\n2,"x\ny",6,\n',
+    "tsv": b'time\tname\tvalue\n1\tn\t5\n2\t"x\ny"\t6\n',
     "parquet": parquet(),
+    "text": b'2026-11-17T12:00:00Z INFO a\n\tat b\nlevel=info ts=5 msg="c"\n{"time":5}\n<34>1 - h a 1 m [x y="z"] e\n',
     "lokipb": framed(
         b"\x0a\x1c\x0a\x09" + b'{a="b\\n"}' + b"\x12\x0f\x0a\x02\x08\x05\x12\x01x\x1a\x06\x0a\x01k\x12\x01v"
     ),
@@ -60,7 +62,7 @@ SAMPLES = {
 def test_there_is_a_sample_of_every_format() -> None:
     assert SAMPLES.keys() == TRANSCODERS.keys()
     for name, data in SAMPLES.items():
-        REQUESTS["logs"].FromString(TRANSCODERS[name]("logs", memoryview(data), GUESSED))
+        REQUESTS["logs"].FromString(TRANSCODERS[name]("logs", memoryview(data), GUESSED).data)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
@@ -75,4 +77,4 @@ def test_damage_is_corrupt_or_harmless(name: str, signal: str, cuts: list[tuple[
         at = int(place * len(data))
         data = data[:at] + new + data[at + gone :]
     with suppress(Corrupt):
-        REQUESTS[signal].FromString(TRANSCODERS[name](signal, memoryview(data), GUESSED))
+        REQUESTS[signal].FromString(TRANSCODERS[name](signal, memoryview(data), GUESSED).data)

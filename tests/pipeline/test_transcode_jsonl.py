@@ -10,13 +10,25 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transcode_oracle import SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
+from transcode_oracle import REQUESTS, SPAN_ID, TRACE_ID, logs_request, reason, same, transcoded
 
+from lakerunner.model.findings import Note
 from lakerunner.pipeline.transcode import columns, lines, request
+from lakerunner.pipeline.transcode import nested as nested_columns
 from lakerunner.pipeline.transcode.columns import GUESSED
+from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.transcode.values import MAX_NESTING
 
 NS = 1_700_000_000_123_456_789
+
+
+def flat(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        inner = flat(value) if isinstance(value, dict) else {}
+        found |= {f"{name}.{key}": item for key, item in inner.items()} or {name: value}
+    return found
 
 
 def one(text: str | bytes) -> Any:
@@ -43,7 +55,7 @@ def test_the_usual_names_become_fields_and_the_rest_attributes_with_their_types(
         "object": {"a": {"b": "c"}, "empty": {}, "none": []},
         "text": "not the message: msg stands before it",
     }
-    attributes = {name: record[name] for name in list(record)[7:]}
+    attributes = flat({name: record[name] for name in list(record)[7:]})
     fields = {
         "time_unix_nano": NS,
         "body": "paid",
@@ -91,6 +103,21 @@ def test_the_usual_names_become_fields_and_the_rest_attributes_with_their_types(
         ('{"attributes": [1]}', {}, {"attributes": [1]}),
         ('{"service": 7, "resource": "x"}', {}, {"service": 7, "resource": "x"}),
         ("{}", {}, {}),
+        (
+            '{"http": {"status": 500, "tags": [{"a": {"b": 1}}], "none": {}, "null": null}}',
+            {},
+            {"http.status": 500, "http.tags": [{"a": {"b": 1}}], "http.none": {}, "http.null": None},
+        ),
+        (
+            '{"log": {"level": "warn", "logger": "x"}}',
+            {"severity_text": "warn", "severity_number": 13},
+            {"log.logger": "x"},
+        ),
+        ('{"event": {"time": 1700000000.123456789}}', {"time_unix_nano": NS}, {}),
+        ('{"trace": {"id": "' + TRACE_ID.hex() + '"}}', {"trace_id": TRACE_ID}, {}),
+        ('{"level": "info", "log": {"level": 1}}', {"severity_text": "info", "severity_number": 9}, {"log.level": 1}),
+        ('{"body": {"a": {"b": 1}}}', {"body": {"a": {"b": 1}}}, {}),
+        ('{"attributes": {"a": {"b": 1}}}', {}, {"a": {"b": 1}}),
         ('{"big": 18446744073709551616}', {}, {"big": "18446744073709551616"}),
         ('{"big": [{"a": -9223372036854775809}]}', {}, {"big": [{"a": "-9223372036854775809"}]}),
         ('{"big": ' + "7" * 5000 + "}", {}, {"big": "7" * 5000}),
@@ -141,7 +168,10 @@ def test_names_that_stand_twice_are_both_kept(text: str) -> None:
             target.int_value = value
 
     wanted = logs_request((None, {}, {}))
-    fill(wanted.resource_logs[0].scope_logs[0].log_records[0].attributes, json.loads(text, object_pairs_hook=tuple))
+    pairs = json.loads(text, object_pairs_hook=tuple)
+    if text == '{"a":{"b":1,"b":2}}':
+        pairs = (("a.b", 1), ("a.b", 2))
+    fill(wanted.resource_logs[0].scope_logs[0].log_records[0].attributes, pairs)
     same(one(text), wanted)
 
 
@@ -173,7 +203,7 @@ def test_a_document_over_many_lines_is_one_record_or_a_list_of_them() -> None:
     ("text", "expected"),
     [
         ('{"a":1}\n{"a":}\n', "line 2: column 6: not JSON: "),
-        ('{"a":1}\n\n{"a"\nnot\n{"b":2}\n[1]', "; 2 further bad records"),
+        ('{"a":1}\n\n{"a"\nnot\n{"b":2}\n[1]', "; 2 further bad lines"),
         ('{"a":1}\n5', "line 2: a record is a JSON object, this is a number"),
         ('"a"', "line 1: a record is a JSON object, this is a string"),
         ('{"a":1}\n[{"b":1}, null]', "line 2: item 1: a record is a JSON object, this is a null"),
@@ -183,7 +213,7 @@ def test_a_document_over_many_lines_is_one_record_or_a_list_of_them() -> None:
         ('{"a": 1e999, "b": NaN}', "line 1: not JSON: NaN"),
         ('{"a": 1e999, "b": }', "line 1: column 19: not JSON: "),
         ('{"a": 1e999, "b": "\\ud800"}', "line 1: not JSON: text that is no Unicode"),
-        ('{"resourceSpans":[]}', "line 1: this is an OTLP request of traces, in an object of logs"),
+        ('{"resourceSpans":[]}', "this is an OTLP request of traces, in an object of logs"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(text: str, expected: str) -> None:
@@ -195,15 +225,67 @@ def test_text_that_is_not_utf8_is_named_with_its_line() -> None:
     assert reason("jsonl", "logs", b'{"a":1}\n{"a":"\xff"}') == "line 2: byte 7: not UTF-8"
 
 
+@pytest.mark.parametrize(
+    ("text", "kept", "rejected"),
+    [
+        (b'{"msg":"a"}\n{"msg":"b"}\n{"msg":"c', "ab", [(3, 24, "column 10: not JSON: unexpected end of data")]),
+        # The first line is cut short: it is not the beginning of a document.
+        (b'\xef\xbb\xbf{"msg":\n\n{"msg":"b"}\n', "b", [(1, 3, "column 8: not JSON: unexpected end of data")]),
+        (b'{"msg":"a"}\r\n{"msg":"\xff"}\r\n{"msg":"c"}', "ac", [(2, 13, "byte 9: not UTF-8")]),
+        (b'{"msg":"a"}\n{"msg":"b","x":1e999,"y":"\\ud800"}', "a", [(2, 12, "not JSON: text that is no Unicode")]),
+        (b'[{"msg":"a"},5,\n{"msg":"b"}]', "ab", [(1, 0, "item 1: a record is a JSON object, this is a number")]),
+        (
+            b'{"msg":"a"}\n{"resourceSpans":[]}',
+            "a",
+            [(2, 12, "this is an OTLP request of traces, in an object of logs")],
+        ),
+    ],
+)
+def test_the_other_lines_of_a_bad_one_are_kept(text: bytes, kept: str, rejected: list[tuple[int, int, str]]) -> None:
+    made = TRANSCODERS["jsonl"]("logs", memoryview(text), GUESSED)
+    (resource,) = REQUESTS["logs"].FromString(made.data).resource_logs
+    assert [record.body.string_value for record in resource.scope_logs[0].log_records] == list(kept)
+    found = made.findings.rejects
+    assert (found.count, found.lines) == (len(rejected), len(rejected) + len(kept))
+    assert [(one.line, one.offset, one.reason) for one in found.first] == rejected
+
+
+def test_rejects_are_bounded_and_all_are_counted() -> None:
+    bad = ("é" * 150).encode()
+    made = TRANSCODERS["jsonl"]("logs", memoryview(b'{"msg":"a"}\n' + (bad + b"\n") * 500), GUESSED)
+    rejects = made.findings.rejects
+    assert (rejects.count, rejects.lines, len(rejects.first)) == (500, 501, 100)
+    assert rejects.first[-1].line == 101
+    assert rejects.first[0].excerpt == "é" * 100
+
+
+NOW = 1_800_000_000
+NOTED = [
+    ({"msg": "a", "ts": "soon", "app": "x"}, "time not understood", "timestamp 'soon' is not a time"),
+    ({"msg": "a", "app": "x"}, "no timestamp", "no column is the timestamp"),
+    ({"ts": NOW, "app": "x"}, "no message", "no column is the message"),
+    ({"msg": "a", "ts": NOW}, "no service", "no column is the service"),
+    (
+        {"msg": "a", "ts": NOW, "app": "x", "span_id": "7"},
+        "id not hex",
+        "span_id '7' is not hex digits of an id",
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "kind", "text"), NOTED)
+def test_what_is_guessed_is_noted(record: dict[str, Any], kind: str, text: str) -> None:
+    sound = {"msg": "a", "ts": NOW, "resource": {"service.name": "x"}, "trace_id": "0" * 32, "span_id": ""}
+    data = "\n".join(map(json.dumps, [sound, record, sound, record])).encode()
+    assert TRANSCODERS["jsonl"]("logs", memoryview(data), GUESSED).findings.notes == (Note(kind, 2, 2, text),)
+
+
 def nested(levels: int) -> bytes:
     return b'{"a":' + b'{"b":' * levels + b"1" + b"}" * levels + b"}"
 
 
 def test_nesting_is_taken_to_its_limit() -> None:
-    found = one(nested(MAX_NESTING)).resource_logs[0].scope_logs[0].log_records[0].attributes[0].value
-    for _ in range(MAX_NESTING):
-        found = found.kvlist_value.values[0].value
-    assert found.int_value == 1
+    same(one(nested(MAX_NESTING)), logs_request((None, {}, {"a" + ".b" * MAX_NESTING: 1})))
     for levels in (MAX_NESTING + 1, 500, 1000, 2000):
         assert "line 1" in reason("jsonl", "logs", nested(levels))
     assert "nested deeper than 30 levels" in reason("jsonl", "logs", nested(MAX_NESTING + 1))
@@ -215,7 +297,7 @@ def test_a_line_is_taken_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     head, tail = b'{"msg":"', b'"}'
     longest = head + b"x" * ((4 << 20) - len(head) - len(tail)) + tail
     same(one(longest + b"\n{}"), logs_request((None, {"body": "x" * (len(longest) - 10)}, {}), (None, {}, {})))
-    assert reason("jsonl", "logs", b"{}\n" + longest.replace(b"x", b"xy", 1)) == "line 2 is longer than 4 MB"
+    assert reason("jsonl", "logs", b"{}\n" + longest.replace(b"x", b"xy", 1)) == "line 2: longer than 4 MB"
 
 
 def test_what_a_file_unfolds_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +341,7 @@ KEY = TEXT.map(lambda text: f"x-{text}")
 @given(st.lists(st.dictionaries(KEY, VALUE, max_size=6), min_size=1, max_size=5), st.sampled_from([None, 1]))
 def test_any_record_comes_back_equal(records: list[dict[str, Any]], indent: int | None) -> None:
     data = json.dumps(records, indent=1) if indent else "\n".join(json.dumps(record) for record in records)
-    same(one(data), logs_request(*((None, {}, record) for record in records)))
+    same(one(data), logs_request(*((None, {}, flat(record)) for record in records)))
 
 
 def test_orjson_and_the_slow_way_agree_on_doubles() -> None:
@@ -267,3 +349,28 @@ def test_orjson_and_the_slow_way_agree_on_doubles() -> None:
     same(one(orjson.dumps({"n": numbers})), logs_request((None, {}, {"n": numbers})))
     slow = orjson.dumps({"n": numbers})[:-1] + b',"big":' + b"1" * 30 + b"}"
     same(one(slow), logs_request((None, {}, {"n": numbers, "big": "1" * 30})))
+
+
+def test_a_date_without_a_year_lies_near_the_time_at_which_its_object_was_modified() -> None:
+    line, modified = b'{"time": "Nov 14 22:13:20", "msg": "a"}', 1_705_000_000 * 10**9
+    request = transcoded("jsonl", "logs", line, GUESSED.near(modified))
+    same(request, logs_request((None, {"time_unix_nano": 1_700_000_000 * 10**9, "body": "a"}, {})))
+    same(one(line), logs_request((None, {"body": "a"}, {"time": "Nov 14 22:13:20"})))
+
+
+def test_a_dotted_name_that_comes_out_twice_is_kept_twice() -> None:
+    for text in ('{"a": {"b": 1}, "a.b": 2}', '{"a": {"b": 1}, "a": {"b": 2}}'):
+        pairs = one(text).resource_logs[0].scope_logs[0].log_records[0].attributes
+        assert [(pair.key, pair.value.int_value) for pair in pairs] == [("a.b", 1), ("a.b", 2)]
+
+
+def test_a_struct_of_a_service_is_the_service() -> None:
+    found = one('{"service": {"name": "cart", "version": "1"}, "msg": "a"}')
+    same(found, logs_request(("cart", {"body": "a"}, {"service.version": "1"})))
+
+
+def test_a_long_name_above_many_members_does_not_unfold(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"n" * 100: {f"k{n}": n for n in range(50)}}
+    same(one(json.dumps(record)), logs_request((None, {}, flat(record))))
+    monkeypatch.setattr(nested_columns, "MAX_REPEATED", 4_999)
+    same(one(json.dumps(record)), logs_request((None, {}, record)))

@@ -20,7 +20,7 @@ _, name, path, sample = sys.argv
 TRANSCODERS[name]("logs", memoryview(open(sample, "rb").read()), GUESSED)
 data = memoryview(open(path, "rb").read())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-out = TRANSCODERS[name]("logs", data, GUESSED)
+out = TRANSCODERS[name]("logs", data, GUESSED).whole()
 print(len(data), len(out), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10)
 """
 
@@ -41,7 +41,11 @@ def parquet(count: int) -> bytes:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("write", [jsonl, csv, parquet])
+def text(count: int) -> bytes:
+    return "\n".join(f"2026-11-17T12:00:00Z INFO {r['msg']}\n\tat {r['n']}" for r in RECORDS[:count]).encode()
+
+
+@pytest.mark.parametrize("write", [jsonl, csv, parquet, text])
 def test_memory_is_bounded_by_input_and_output(tmp_path: Path, write: object) -> None:
     assert callable(write)
     (tmp_path / "sample").write_bytes(write(10))

@@ -53,13 +53,74 @@ def test_an_instant_is_read_exactly(value: Any, expected: Instant | None) -> Non
     "value",
     [
         *(0, -1, "0", LAST_NS + 1, 2**64, "", "now", True, None, [1], {"a": 1}, b"1700000000"),
-        *("2023-11-14", "2023-02-30T00:00:00Z", "2023-11-14T24:00:00Z", "2023-11-14T22:60:00Z", "2023-11-14T22:13:61Z"),
+        *("2023-11-31", "2023-02-30T00:00:00Z", "2023-11-14T24:00:00Z", "2023-11-14T22:60:00Z", "2023-11-14T22:13:61Z"),
         *("2023-11-14T22:13:20+24:00", "1969-12-31T23:59:59Z", "1e999", "1e-999", "9" * 65, "NaN", "Infinity"),
         *("\u0661\u0667\u0660\u0660", float("nan"), float("inf")),
     ],
 )
 def test_what_is_no_time_of_otlp_is_none(value: Any) -> None:
     assert instant(value) is None
+
+
+NOON = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10/Oct/2000:13:55:36 -0700", Instant(971_211_336 * 10**9, "", True)),
+        ("17/Nov/2026:12:00:00.5 +0000", Instant(NOON + 500_000_000, "", True)),
+        ("Tue, 17 Nov 2026 12:00:00 GMT", Instant(NOON, "", True)),
+        ("Tue, 17 Nov 2026 13:30:00 +0130", Instant(NOON, "", True)),
+        ("Sun, 1 Nov 2026 12:00:00 GMT", Instant(NOON - 16 * 86_400 * 10**9, "", True)),
+        ("Tuesday, 17-Nov-26 12:00:00 GMT", Instant(NOON, "", True)),
+        ("Sunday, 06-Nov-94 08:49:37 GMT", Instant(784_111_777 * 10**9, "", True)),
+        ("Tue Nov 17 12:00:00 2026", Instant(NOON, "", True)),
+        ("Sun Nov  1 12:00:00.000001 2026", Instant(NOON - 16 * 86_400 * 10**9 + 1000, "", True)),
+        ("2026-11-17", Instant(NOON - 43_200 * 10**9, "", True)),
+        ("2026/11/17 12:00:00", Instant(NOON, "", True)),
+        ("2026/11/17 12:00:00.123456", Instant(NOON + 123_456_000, "", True)),
+        ("2026-11-17 12:00:00,123", Instant(NOON + 123_000_000, "", True)),
+        ("2026-11-17 12:00:00 GMT", Instant(NOON, "", True)),
+        ("2026-11-17 13:00:00.5+01", Instant(NOON + 500_000_000, "", True)),
+        ("2026-11-17 13:00:00 +01", None),
+        ("Sat, 31 Dec 2016 23:59:60 GMT", Instant(1_483_228_800 * 10**9, "", False)),
+        ("2026-11/17 12:00:00", None),
+        ("31/Sep/2026:12:00:00 +0000", None),
+        ("17/nov/2026:12:00:00 +0000", None),
+        ("Tue, 17 Nov 2026 12:00:00 +2500", None),
+        ("Nov 17 12:00:00", None),  # no year, and nothing to choose it by
+        ("I1117 12:00:00.123456", None),
+    ],
+)
+def test_dates_that_logs_write_are_read_exactly(text: str, expected: Instant | None) -> None:
+    assert instant(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "near", "expected"),
+    [
+        ("Nov 17 12:00:00", "2026-11-17 13:00:00", "2026-11-17 12:00:00"),
+        ("Nov  7 12:00:00.25", "2026-11-17 13:00:00", "2026-11-07 12:00:00.25"),
+        ("Nov 7 12:00:00", "2026-11-17 13:00:00", "2026-11-07 12:00:00"),
+        ("Dec 31 23:59:59", "2027-01-01 00:00:05", "2026-12-31 23:59:59"),
+        ("Jan  1 00:00:01", "2026-12-31 23:59:58", "2027-01-01 00:00:01"),
+        ("Feb 29 12:00:00", "2026-11-17 00:00:00", "2028-02-29 12:00:00"),
+        ("Feb 29 12:00:00", "2026-01-17 00:00:00", "2024-02-29 12:00:00"),
+        ("Feb 29 12:00:00", "2100-01-01 00:00:00", "2096-02-29 12:00:00"),
+        ("I1117 12:00:00.123456", "2026-11-17 13:00:00", "2026-11-17 12:00:00.123456"),
+        ("E0101 00:00:00.000001", "2026-12-31 13:00:00", "2027-01-01 00:00:00.000001"),
+    ],
+)
+def test_a_date_without_a_year_lies_nearest_to_its_reference(text: str, near: str, expected: str) -> None:
+    reference = instant(near)
+    assert reference is not None
+    assert instant(text, "", reference.ns) == instant(expected)
+
+
+@pytest.mark.parametrize("text", ["Nov 31 12:00:00", "Foo 17 12:00:00", "I1332 12:00:00.1", "Nov 17 24:00:00"])
+def test_a_day_that_no_year_has_is_no_time(text: str) -> None:
+    assert instant(text, "", NOON) is None
 
 
 @given(st.integers(1, LAST_NS), st.sampled_from(sorted(UNITS)))

@@ -122,7 +122,7 @@ class Lake:
 
         def ended() -> bool:
             counts.update(self.objects()["counts"])
-            return counts["seen"] == 0 and counts["done"] + counts["failed"] >= total
+            return counts["seen"] == 0 and sum(counts.values()) >= total
 
         wait_until(ended, f"{total} objects ended", seconds, lambda: f"{counts}\n{self.process.text()}")
         return counts

@@ -35,6 +35,7 @@ WORLD = {
     "logs-raw/plain.binpb": ("default", "default", "seen"),
     "exports/gate/x.binpb": ("acme", "gate", "seen"),
     "otel-raw/nobody/edge/logs.binpb": ("?", "edge", "failed"),
+    "otel-raw/acme/too-high.binpb": ("acme", None, "failed"),
     "db/acme/edge/20260101/logs/00/tbl_x.parquet": None,
     "elsewhere/logs.binpb": None,
     "otel-raw/acme/edge/.hidden": None,
@@ -124,8 +125,8 @@ def test_what_became_of_a_batch_is_counted(index: Index) -> None:
     announcer = Announcer(index, store, ROUTES.route_of)
     before = REGISTRY.get_sample_value("lakerunner_objects_announced_total", {"signal": "logs"}) or 0
     metas = [store.head(key) for key in KEYS]
-    assert announcer.metas(metas) == Announced(new=7, known=0, set_aside=1, passed_over=3)
-    assert announcer.metas(metas) == Announced(new=0, known=7, set_aside=1, passed_over=3)
+    assert announcer.metas(metas) == Announced(new=7, known=0, set_aside=2, passed_over=3)
+    assert announcer.metas(metas) == Announced(new=0, known=7, set_aside=2, passed_over=3)
     assert REGISTRY.get_sample_value("lakerunner_objects_announced_total", {"signal": "logs"}) == before + 7
 
 

@@ -12,7 +12,8 @@ from lakerunner.model.errors import UserError
 from lakerunner.services.client import Row
 from lakerunner.services.drawn import drawn, for_terminal
 from lakerunner.services.logs import Log, configure_logs
-from lakerunner.services.show import DrawnOutput, show_objects, show_rows
+from lakerunner.services.show import DrawnOutput, show_rows
+from lakerunner.services.show_objects import show_objects, show_rejects
 from lakerunner.settings import Settings
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\u202eexe.txt\u2066\u200f\x9b31m\u2028\x7f"
@@ -54,6 +55,48 @@ def test_objects_on_a_terminal(form: str) -> None:
     assert "\\u202e" in terminal.getvalue()
     show_objects(answer, form, file)
     assert ("\u202e" in file.getvalue()) == (form == "json")
+
+
+def test_rejects_on_a_terminal() -> None:
+    reject = {"line": 3, "offset": 70, "reason": HOSTILE, "excerpt": HOSTILE}
+    terminal = Terminal()
+    show_rejects({"key": HOSTILE, "rejected": 5, "lines": 9, "rejects": [reject]}, "table", terminal)
+    show_rejects({"key": HOSTILE, "rejected": 0, "lines": 9, "rejects": []}, "table", terminal)
+    assert is_harmless(terminal.getvalue())
+    assert "1 of 5 rejected lines, of 9 lines" in terminal.getvalue()
+
+
+OBJECTS = {
+    "objects": [
+        {
+            "state": "partial",
+            "key": "otel-raw/default/files/app.jsonl",
+            "size": 123456,
+            "reason": None,
+            "seen_at": "2026-01-31T12:00:00+00:00",
+            "ended_at": "2026-01-31T13:00:05+01:00",
+            "rows": 1000,
+            "rejected": 2,
+            "notes": [{"kind": "no service", "count": 7, "line": 5, "text": "no column is the service"}],
+        },
+        {"state": "seen", "key": "otel-raw/default/files/b.csv", "size": 5, "seen_at": "2026-01-31T12:00:00+00:00"},
+    ],
+    "counts": {"seen": 1, "partial": 1},
+}
+
+
+def test_objects_keep_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal, file = Terminal(), io.StringIO()
+    show_objects(OBJECTS, "table", terminal)
+    lines = [line for line in terminal.getvalue().splitlines() if "\x1b" not in line]  # all but the header
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("│ partial │ 2026-01-31 12:00 │ 1000 │ 123456 │ otel-raw/") for line in lines)
+    assert any(line.startswith("│ seen    │ 2026-01-31 12:00 │      │      5 │ otel-raw/") for line in lines)
+    show_objects(OBJECTS, "table", file)
+    assert "2 lines rejected: see `lakerunner objects rejects`" in file.getvalue()
+    assert "note: no service, 7 times, first in line 5: no column is the service" in file.getvalue()
+    assert file.getvalue().endswith("1 seen, 1 partial; times are UTC, of `seen` when it came\n")
 
 
 def test_tables_are_drawn_wherever_they_go() -> None:

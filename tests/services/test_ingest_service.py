@@ -10,17 +10,20 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client import REGISTRY
 from pyspark.sql import SparkSession
 
 from lakerunner.bus.memory import MemoryBus
-from lakerunner.bus.topics import IngestBox, encode, ingest_boxes
+from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, ingest_boxes
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.findings import Rejects
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import LOGS
 from lakerunner.model.source import Route, SourceObject, SourceState
@@ -89,8 +92,11 @@ class Lake:
         self.bus = MemoryBus()
 
     def announce(self, name: str, *messages: str, time_ns: int = TIME_NS) -> SourceObject:
-        key = f"otel-raw/default/test/{name}.binpb"
-        self.store.put(key, request_of(*messages, time_ns=time_ns))
+        return self.put(f"{name}.binpb", request_of(*messages, time_ns=time_ns))
+
+    def put(self, name: str, data: bytes) -> SourceObject:
+        key = f"otel-raw/default/test/{name}"
+        self.store.put(key, data)
         meta = self.store.head(key)
         source = SourceObject(self.store.bucket, key, meta.etag or "", meta.size, meta.modified_ns)
         self.index.sources.announce([arrival_of(source, ORGANIZATION, Route("default", "test", "logs"))])
@@ -183,6 +189,39 @@ def test_what_kills_its_worker_is_set_aside_and_its_neighbours_get_through(
     assert died == [7, 7, 3, 3, 1, 1]
     ingest.close()
     assert lake.bus.subscribe([ingest_boxes("logs")], "ingest").take(10, 0) == []
+
+
+def test_rejects_and_a_wrong_signal_count_once_however_often_workers_die(
+    lake: Lake, spark: SparkSession, address: StoreAddress
+) -> None:
+    counted = partial(REGISTRY.get_sample_value, "lakerunner_lines_rejected_total", {"signal": "logs"})
+    before = counted() or 0
+    while lake.index.outbox.relay(lambda _: None):
+        pass
+    sources = [
+        lake.put("part.jsonl", b'{"msg": "a"}\nno\n{"msg": "c"}\n'),
+        lake.put("app.json", b'{"resourceMetrics": []}'),
+        lake.announce("killer", "never read"),
+    ]
+    lake.box(*sources)
+    lake.box(*sources)
+    ingest = Ingest(LOGS, lake.bus, parts(lake, spark, address, "before-read@killer", attempts=2))
+    for _ in range(12):
+        ingest.step()
+    ingest.close()
+    assert lake.rows() == Counter("ac")
+    (record,) = lake.index.sources.list(SourceState.PARTIAL)
+    assert (record.rows, record.rejected, (counted() or 0) - before) == (2, 1, 1)
+    _, rejects = lake.index.sources.rejects(record.source.key, ORGANIZATION.id) or ("", Rejects())
+    assert [(one.line, one.offset, one.excerpt) for one in rejects.first] == [(2, 13, "no")]
+    assert [(one.source.key, one.signal) for one in lake.index.sources.list(SourceState.SEEN)] == [
+        ("otel-raw/default/test/app.json", "metrics")
+    ]
+    said: list[tuple[str, bytes]] = []
+    while lake.index.outbox.relay(said.extend):
+        pass
+    moved = ObjectArrived(ORGANIZATION.id, "test", "metrics", sources[1])
+    assert [message for message in said if message[0] == arrivals("metrics")] == [(arrivals("metrics"), encode(moved))]
 
 
 @pytest.mark.parametrize(

@@ -255,10 +255,13 @@ def _keys(other: Tenant) -> st.SearchStrategy[Sent]:
 
 def _objects(words: st.SearchStrategy[str]) -> st.SearchStrategy[Sent]:
     states = st.sampled_from(["failed", "done", "seen"]) | words
-    listed = st.fixed_dictionaries({}, optional={"state": states, "limit": st.just("10"), "org": words})
+    keyed = st.fixed_dictionaries({"key": words}, optional={"org": words})
+    listed = st.fixed_dictionaries({}, optional={"state": states, "limit": st.just("10"), "key": words, "org": words})
     return st.one_of(
         listed.map(lambda query: Sent("GET", "/api/v1/objects", query=query, steady=False)),
         st.just(Sent("POST", "/api/v1/objects/retry", steady=False)),
+        keyed.map(lambda query: Sent("GET", "/api/v1/objects/rejects", query=query, steady=False)),
+        keyed.map(lambda query: Sent("POST", "/api/v1/objects/dismiss", query=query, steady=False)),
         st.sampled_from(OPEN).map(lambda path: Sent("GET", path, steady=False)),
     )
 

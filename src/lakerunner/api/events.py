@@ -102,7 +102,7 @@ class EventsApi:
             return JSONResponse({"validationResponse": code})
         keys = self.keys_of(provider, event)
         if caller.key is not None:
-            self._refuse_others(caller.organization, keys)
+            keys = self._own(caller.organization, keys)
         new = await to_thread.run_sync(self.announce, keys)
         return JSONResponse({"objects": len(keys), "new": new})
 
@@ -121,8 +121,11 @@ class EventsApi:
             )
         return [key for one in created if (key := self.notified.key_of(one)) is not None]
 
-    def _refuse_others(self, organization: Organization, keys: list[str]) -> None:
-        for key in keys:
-            route = self.notified.routes.route_of(key)
-            if route and route.organization not in (str(organization.id), organization.name):
+    def _own(self, organization: Organization, keys: list[str]) -> list[str]:
+        """The keys, without those that name no organization at all. NotAllowed if one names another."""
+        routed = [(key, self.notified.routes.route_of(key)) for key in keys]
+        own = [(key, route) for key, route in routed if route and route.organization]
+        for key, route in own:
+            if route.organization not in (str(organization.id), organization.name):
                 raise NotAllowed(f"{key} is not of organization {organization.name}, which this key belongs to")
+        return [key for key, _ in own]

@@ -1,4 +1,4 @@
-"""Raw objects over HTTP: GET /api/v1/objects (what became of them) and POST /api/v1/objects/retry (failed ones again).
+"""Raw objects over HTTP: what became of them, lines that were rejected, failed ones again, and ended by hand.
 
 Scoped to the caller's organization. Where no key is needed, a request without one also sees what could be placed in no
 organization.
@@ -22,10 +22,22 @@ from lakerunner.api.openapi import COUNT, JSON, TEXT, Endpoint, Operation, Param
 from lakerunner.index.sources import SourceRecord, Sources
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import UserError
+from lakerunner.model.findings import Rejects
 from lakerunner.model.source import SourceState
 
 LIMIT_MAX = 10_000
+_KEY_MAX = 4096
 _NULLABLE: Schema = {"type": ["string", "null"]}
+_NOTE: Schema = {
+    "type": "object",
+    "required": ["kind", "count", "line", "text"],
+    "properties": {"kind": TEXT, "count": COUNT, "line": COUNT, "text": TEXT},
+}
+_REJECT: Schema = {
+    "type": "object",
+    "required": ["line", "offset", "reason", "excerpt"],
+    "properties": {"line": COUNT, "offset": COUNT, "reason": TEXT, "excerpt": TEXT},
+}
 _OBJECT: Schema = {
     "type": "object",
     "required": ["bucket", "key", "etag", "size", "state", "reason"],
@@ -41,6 +53,9 @@ _OBJECT: Schema = {
         "reason": {"type": ["string", "null"], "description": "why it failed"},
         "seen_at": _NULLABLE,
         "ended_at": _NULLABLE,
+        "rows": {"type": ["integer", "null"], "description": "rows that it gave"},
+        "rejected": {**COUNT, "description": "lines of it that could not be read"},
+        "notes": {"type": "array", "items": _NOTE, "description": "what was guessed"},
     },
 }
 _LISTED: Schema = {
@@ -51,12 +66,25 @@ _LISTED: Schema = {
         "objects": {"type": "array", "items": _OBJECT},
     },
 }
+_REJECTED: Schema = {
+    "type": "object",
+    "required": ["key", "etag", "lines", "rejected", "rejects"],
+    "properties": {
+        "key": TEXT,
+        "etag": _NULLABLE,
+        "lines": COUNT,
+        "rejected": {**COUNT, "description": "all of them; the first 100 are listed"},
+        "rejects": {"type": "array", "items": _REJECT},
+    },
+}
+_DISMISSED: Schema = {"type": "object", "required": ["dismissed"], "properties": {"dismissed": COUNT}}
 _RETRIED: Schema = {"type": "object", "required": ["retried"], "properties": {"retried": COUNT}}
 LIST = Operation(
     tag="objects",
     summary="What became of raw objects",
     parameters=(
         Parameter("state", "query", {"enum": [state.value for state in SourceState]}, "only these", "failed"),
+        Parameter("key", "query", TEXT, "only keys that begin so, or match where it has * or ?", "otel-raw/"),
         Parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "by default 100", "10"),
     ),
     replies={200: Reply("How many there are in each state, and some of them.", {JSON: _LISTED})},
@@ -67,6 +95,21 @@ RETRY = Operation(
     summary="Send failed objects again",
     replies={200: Reply("How many go again.", {JSON: _RETRIED})},
     errors=(401, 403, 503),
+)
+_KEY = Parameter("key", "query", TEXT, "the object's whole key; required", "otel-raw/default/files/app.jsonl")
+REJECTS = Operation(
+    tag="objects",
+    summary="Lines of an object that could not be read",
+    parameters=(_KEY,),
+    replies={200: Reply("Of its newest version that has any; rejected is 0 if there is none.", {JSON: _REJECTED})},
+    errors=(400, 401, 403, 503),
+)
+DISMISS = Operation(
+    tag="objects",
+    summary="End an object that failed, or was read in part",
+    parameters=(_KEY,),
+    replies={200: Reply("How many versions: failed are dismissed, partial are done.", {JSON: _DISMISSED})},
+    errors=(400, 401, 403, 503),
 )
 
 
@@ -82,14 +125,17 @@ class ObjectsApi:
         return [
             Endpoint("/api/v1/objects", self.list, GET=LIST),
             Endpoint("/api/v1/objects/retry", self.again, POST=RETRY),
+            Endpoint("/api/v1/objects/rejects", self.rejects, GET=REJECTS),
+            Endpoint("/api/v1/objects/dismiss", self.dismiss, POST=DISMISS),
         ]
 
     async def list(self, request: Request) -> Response:
         own, unplaced = await self._scope(request, Role.READ)
         state = _state(request.query_params.get("state"))
         limit = _limit(request.query_params.get("limit", "100"))
+        pattern = _storable(request.query_params.get("key"))
         records = await to_thread.run_sync(
-            lambda: self.sources.list(state, organization=own, unplaced=unplaced, limit=limit)
+            lambda: self.sources.list(state, organization=own, unplaced=unplaced, key=pattern, limit=limit)
         )
         counts = await to_thread.run_sync(lambda: self.sources.counts(own, unplaced=unplaced))
         return JSONResponse(
@@ -106,6 +152,23 @@ class ObjectsApi:
         )
         return JSONResponse({"retried": await to_thread.run_sync(self.retry, failed)})
 
+    async def rejects(self, request: Request) -> Response:
+        own, unplaced = await self._scope(request, Role.READ)
+        key = _key(request)
+        found = await to_thread.run_sync(lambda: self.sources.rejects(key, own, unplaced=unplaced))
+        etag, rejects = found or (None, Rejects())
+        listed = [vars(one) for one in rejects.first]
+        return JSONResponse(
+            {"key": key, "etag": etag, "lines": rejects.lines, "rejected": rejects.count, "rejects": listed}
+        )
+
+    async def dismiss(self, request: Request) -> Response:
+        own, unplaced = await self._scope(request, Role.WRITE)
+        key = _key(request)
+        return JSONResponse(
+            {"dismissed": await to_thread.run_sync(lambda: self.sources.dismiss(key, own, unplaced=unplaced))}
+        )
+
     async def _scope(self, request: Request, role: Role) -> tuple[UUID, bool]:
         """The caller's organization, and whether it sees what is of none."""
         caller = await to_thread.run_sync(self.authenticator.caller, request.headers, role)
@@ -117,6 +180,20 @@ def _state(text: str | None) -> SourceState | None:
         return SourceState(text) if text else None
     except ValueError:
         raise UserError(f"there is no state {text!r}: it is one of {', '.join(SourceState)}") from None
+
+
+def _key(request: Request) -> str:
+    key = _storable(request.query_params.get("key"))
+    if not key:
+        raise UserError("parameter key is missing: the whole key of an object")
+    return key
+
+
+def _storable(key: str | None) -> str | None:
+    """UserError for what no key can be."""
+    if key is not None and ("\0" in key or len(key) > _KEY_MAX):
+        raise UserError(f"key {key[:80]!r} is not the key of an object")
+    return key
 
 
 def _limit(text: str) -> int:
@@ -139,6 +216,9 @@ def _described(record: SourceRecord) -> dict[str, Any]:
         "reason": record.reason,
         "seen_at": _moment(record.seen_at),
         "ended_at": _moment(record.ended_at),
+        "rows": record.rows,
+        "rejected": record.rejected,
+        "notes": [vars(note) for note in record.notes],
     }
 
 

@@ -31,7 +31,8 @@ from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import READERS, Raw
 from lakerunner.pipeline.transcode.columns import GUESSED
-from lakerunner.pipeline.transcode.formats import TRANSCODERS
+from lakerunner.pipeline.transcode.formats import TRANSCODERS, Transcoder
+from lakerunner.pipeline.transcode.plausible import PUSH_GRACE_NS, TOO_NEW, TOO_OLD
 
 WAITING = Gauge("lakerunner_push_waiting_requests", "Pushed requests that are not stored yet")
 _THREADS = 4  # so many objects are written at the same time
@@ -179,11 +180,12 @@ class Receiver:
                 self._changed.wait(wait)
 
     def _keep(self, batch: _Batch) -> dict[bytes, LakerunnerError]:
-        errors: dict[bytes, LakerunnerError] = {**refusals(batch.origin, batch.requests)}
+        now_ns = time.time_ns()
+        errors: dict[bytes, LakerunnerError] = {**refusals(batch.origin, batch.requests, now_ns)}
         sound = {digest: data for digest, data in batch.requests.items() if digest not in errors}
         if sound:
             try:
-                errors |= self._keeper.keep(batch.origin, sound, time.time_ns())
+                errors |= self._keeper.keep(batch.origin, sound, now_ns)
             except LakerunnerError as error:
                 errors |= dict.fromkeys(sound, error)
         return errors
@@ -202,8 +204,9 @@ class Receiver:
                 answer.set_exception(error)
 
 
-def refusals(origin: Origin, requests: Mapping[bytes, bytes]) -> dict[bytes, UserError]:
-    """The requests that the pipeline would set aside, and why: its own reader is the judge, of each by itself."""
+def refusals(origin: Origin, requests: Mapping[bytes, bytes], now_ns: int) -> dict[bytes, UserError]:
+    """The requests that the pipeline would set aside, and why: its own reader is the judge, of each by itself. Those of
+    Loki are also refused for times that are probably wrong, as Loki does."""
     transcoder = TRANSCODERS.get(origin.format)
     format_read = "otlp" if transcoder else origin.format
     reader = READERS.get((origin.signal, format_read))
@@ -215,7 +218,7 @@ def refusals(origin: Origin, requests: Mapping[bytes, bytes]) -> dict[bytes, Use
     for digest, request in requests.items():
         data = form.joined([request])
         try:
-            content = transcoder(origin.signal, memoryview(data), GUESSED) if transcoder else data
+            content = _transcoded(transcoder, origin.signal, data, now_ns) if transcoder else data
         except (Corrupt, UserError) as error:
             refused[digest] = UserError(str(error))
             continue
@@ -226,6 +229,15 @@ def refusals(origin: Origin, requests: Mapping[bytes, bytes]) -> dict[bytes, Use
         refused |= {bytes.fromhex(source.key): UserError(reason) for source, reason in read.failed}
         left = [*read.left]
     return refused
+
+
+def _transcoded(transcoder: Transcoder, signal: str, data: bytes, now_ns: int) -> bytes:
+    """The request as OTLP. UserError or Corrupt if it is refused."""
+    made = transcoder(signal, memoryview(data), GUESSED.near(now_ns, PUSH_GRACE_NS))
+    complaint = next((note.text for note in made.findings.notes if note.kind in (TOO_OLD, TOO_NEW)), None)
+    if complaint is not None:
+        raise UserError(complaint)
+    return made.whole()
 
 
 def _stopping() -> Unavailable:

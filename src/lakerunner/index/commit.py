@@ -8,22 +8,27 @@ commits do not deadlock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from lakerunner.index import segments as segment_rows
 from lakerunner.index.database import Transaction
-from lakerunner.index.sources import Identity, identity_arrays, source_arrays, storable
+from lakerunner.index.findings import finding_arrays
+from lakerunner.index.sources import Arrival, Identity, identity_arrays, source_arrays, storable
 from lakerunner.model.errors import Conflict
+from lakerunner.model.findings import NOTHING, Findings
 from lakerunner.model.segment import Segment
 from lakerunner.model.source import SourceObject, SourceState
 
 
 @dataclass(frozen=True)
 class Commit:
-    """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload). `rolled` are
-    segments whose rows the new windows hold, `basis` all that these were made of; `rolled_of` says whose they are, as
-    there may be no window to tell. `contiguous`: those replaced must be neighbours in the order of `ingested`."""
+    """All of one organization. `failed` pairs a source with its reason; `messages` are (topic, payload). `findings` are
+    what is known of sources that are done: with a rejected line they are partial. `rerouted` stay seen, and are asked
+    for as of another signal. `rolled` are segments whose rows the new windows hold, `basis` all that these were made
+    of; `rolled_of` says whose they are, as there may be no window to tell. `contiguous`: those replaced must be
+    neighbours in the order of `ingested`."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
@@ -34,6 +39,8 @@ class Commit:
     basis: segment_rows.Basis | None = None
     rolled_of: UUID | None = None
     contiguous: bool = False
+    findings: tuple[tuple[SourceObject, Findings], ...] = ()
+    rerouted: tuple[Arrival, ...] = ()
 
     def __post_init__(self) -> None:
         if len({segment.organization for segment in self.segments}) > 1:
@@ -41,11 +48,11 @@ class Commit:
         if self.replaced and not self.segments:
             raise ValueError("segments are replaced by segments, not by nothing")
         if len({source.identity for source in self.sources}) < len(self.sources):
-            raise ValueError("a commit names a source once, as done or as failed")
+            raise ValueError("a commit names a source once, as done, failed or rerouted")
 
     @property
     def sources(self) -> tuple[SourceObject, ...]:
-        return (*self.done, *(source for source, _ in self.failed))
+        return (*self.done, *(source for source, _ in self.failed), *(arrival.source for arrival in self.rerouted))
 
     @property
     def organization(self) -> UUID | None:
@@ -66,6 +73,7 @@ def write(transaction: Transaction, commit: Commit) -> None:
         segment_rows.roll(transaction, commit.organization, commit.rolled)
         segment_rows.insert(transaction, commit.segments, commit.replaced)
     _finish_sources(transaction, commit, ids)
+    _reroute(transaction, commit.rerouted, ids)
     if commit.messages:
         topics, payloads = (list(column) for column in zip(*commit.messages, strict=True))
         transaction.run("outbox.insert", {"topics": topics, "payloads": payloads})
@@ -76,9 +84,11 @@ def _lock_sources(transaction: Transaction, commit: Commit) -> dict[Identity, in
     """The row ids of the commit's sources, all of them `seen`, locked until the transaction ends."""
     if not commit.sources:
         return {}
-    named = identity_arrays(source.identity for source in commit.sources)
+    wanted = {source.identity for source in commit.sources}
     ids: dict[Identity, int] = {}
-    for bucket, key, etag, id_, state in transaction.rows("source_objects.lock", named):
+    for bucket, key, etag, id_, state in transaction.rows("source_objects.lock", identity_arrays(wanted)):
+        if (bucket, key, etag) not in wanted:
+            continue
         if state != SourceState.SEEN:
             raise Conflict(f"source object {bucket}/{key} is {state} already: another worker was first")
         ids[bucket, key, etag] = id_
@@ -97,14 +107,37 @@ def _insert_unannounced(transaction: Transaction, commit: Commit, known: dict[Id
 
 
 def _finish_sources(transaction: Transaction, commit: Commit, ids: dict[Identity, int]) -> None:
-    ended: list[tuple[SourceObject, SourceState, str | None]] = [
-        *((source, SourceState.DONE, None) for source in commit.done),
-        *((source, SourceState.FAILED, storable(reason)) for source, reason in commit.failed),
+    """End them, and dismiss versions that failed where a newer one is done: either may have ended first."""
+    if not commit.done and not commit.failed:
+        return
+    findings = {source.identity: found for source, found in commit.findings}
+    ended: list[tuple[SourceObject, Findings, str | None]] = [
+        *((source, findings.get(source.identity, NOTHING), None) for source in commit.done),
+        *((source, NOTHING, storable(reason)) for source, reason in commit.failed),
     ]
-    if ended:
+    values = {
+        "ids": [ids[source.identity] for source, _, _ in ended],
+        "states": [_state(found, reason) for _, found, reason in ended],
+        "reasons": [reason for _, _, reason in ended],
+    }
+    transaction.run("source_objects.finish", values | finding_arrays([found for _, found, _ in ended]))
+    transaction.run("source_objects.supersede", identity_arrays(source.identity for source, _, _ in ended))
+
+
+def _reroute(transaction: Transaction, moved: Sequence[Arrival], ids: dict[Identity, int]) -> None:
+    """Ask for these as of their own signal, each once, however many workers find it out."""
+    if moved:
         values = {
-            "ids": [ids[source.identity] for source, _, _ in ended],
-            "states": [state for _, state, _ in ended],
-            "reasons": [reason for _, _, reason in ended],
+            "ids": [ids[arrival.source.identity] for arrival in moved],
+            "signals": [arrival.signal for arrival in moved],
+            "topics": [arrival.topic for arrival in moved],
+            "payloads": [arrival.payload for arrival in moved],
         }
-        transaction.run("source_objects.finish", values)
+        transaction.run("source_objects.reroute", values)
+        transaction.rows("outbox.notify")
+
+
+def _state(found: Findings, reason: str | None) -> SourceState:
+    if reason is not None:
+        return SourceState.FAILED
+    return SourceState.PARTIAL if found.rejects else SourceState.DONE

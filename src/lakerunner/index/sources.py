@@ -1,12 +1,13 @@
 """Source objects: one row per raw object ever announced, and what became of it.
 
 A row is born `seen`, with the message that asks for its ingest in the outbox, in one transaction: an object
-is asked for exactly as often as it is new. It ends as `done` or `failed` in the commit of its segments
-(commit.py). Only a failed one can be seen again (`retry`); a done one never changes.
+is asked for exactly as often as it is new. It ends as `done`, `partial` or `failed` in the commit of its segments
+(commit.py). Only a failed one can be seen again (`retry`), or is `dismissed`; the rows of a done one never change.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.index.database import Database
+from lakerunner.index.findings import notes_of, rejects_of
+from lakerunner.model.findings import Note, Rejects
 from lakerunner.model.source import SourceObject, SourceState
 
 Identity = tuple[str, str, str]
@@ -34,7 +37,8 @@ class Arrival:
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """`reason` says why a failed one failed; `ended_at` is when it became done or failed."""
+    """`reason` says why a failed one failed; `ended_at` is when it became done, partial or failed. `rows` are those it
+    gave, None if that is not known; `rejected` is the count of its lines that could not be read."""
 
     source: SourceObject
     organization: UUID | None
@@ -44,6 +48,9 @@ class SourceRecord:
     reason: str | None
     seen_at: datetime
     ended_at: datetime | None
+    rows: int | None = None
+    rejected: int = 0
+    notes: tuple[Note, ...] = ()
 
 
 SourceRecords = list[SourceRecord]
@@ -140,6 +147,11 @@ class Sources:
         rows = self._database.rows("source_objects.states", identity_arrays(identities))
         return {(bucket, key, etag): SourceState(state) for bucket, key, etag, state in rows}
 
+    def settled(self, identities: Sequence[Identity], signal: str) -> set[Identity]:
+        """Those that ingest of this signal has nothing to do with any more: they ended, or are of another signal."""
+        rows = self._database.rows("source_objects.settled", identity_arrays(identities) | {"signal": signal})
+        return {(bucket, key, etag) for bucket, key, etag in rows}
+
     def attempts(self, identities: Sequence[Identity]) -> dict[Identity, Attempts]:
         """Of those that were ever begun."""
         rows = self._database.rows("source_objects.attempts", identity_arrays(identities))
@@ -154,11 +166,31 @@ class Sources:
         self._database.run("source_objects.give_back", identity_arrays(identities))
 
     def list(
-        self, state: SourceState | None, *, organization: UUID | None = None, unplaced: bool = False, limit: int = 100
+        self,
+        state: SourceState | None,
+        *,
+        organization: UUID | None = None,
+        unplaced: bool = False,
+        key: str | None = None,
+        limit: int = 100,
     ) -> SourceRecords:
-        """Newest first: of the organization and, if `unplaced`, those of none; without an organization, all."""
+        """Newest first: of the organization and, if `unplaced`, those of none; without an organization, all. `key` is
+        what their keys begin with, or a pattern with `*` and `?`."""
         values = {"state": state, "organization": organization, "unplaced": unplaced, "limit": limit}
-        return [_record(row) for row in self._database.rows("source_objects.list", values)]
+        pattern = None if key is None else _like(key)
+        return [_record(row) for row in self._database.rows("source_objects.list", values | {"pattern": pattern})]
+
+    def rejects(self, key: str, organization: UUID, *, unplaced: bool = False) -> tuple[str, Rejects] | None:
+        """(etag, rejects) of the newest version of this object that has rejected lines."""
+        values = {"key": key, "organization": organization, "unplaced": unplaced}
+        for etag, lines, rejected, first in self._database.rows("source_objects.rejects", values):
+            return etag, rejects_of(lines, rejected, first)
+        return None
+
+    def dismiss(self, key: str, organization: UUID, *, unplaced: bool = False) -> int:
+        """How many versions of this object were failed, and are dismissed, or were partial, and are done."""
+        values = {"key": key, "organization": organization, "unplaced": unplaced}
+        return self._database.run("source_objects.dismiss", values)
 
     def counts(self, organization: UUID | None = None, *, unplaced: bool = False) -> dict[SourceState, int]:
         """Of what `list` would list. Every state, also those that nothing is in."""
@@ -191,6 +223,12 @@ def storable(reason: str) -> str:
     return text[:_REASON_CHARACTERS]
 
 
+def _like(key: str) -> str:
+    """The SQL pattern of keys that begin so, or match where it holds `*` or `?`."""
+    glob = key if "*" in key or "?" in key else key + "*"
+    return re.sub(r"[\\%_]", r"\\\g<0>", glob).replace("*", "%").replace("?", "_")
+
+
 def _arrays(arrivals: Sequence[Arrival]) -> dict[str, Any]:
     return source_arrays([arrival.source for arrival in arrivals]) | {
         "organizations": [arrival.organization for arrival in arrivals],
@@ -215,6 +253,20 @@ def _record(row: tuple[Any, ...]) -> SourceRecord:
         reason,
         seen_at,
         ended_at,
+        rows,
+        rejected,
+        notes,
     ) = row
-    source = SourceObject(bucket, key, etag, size, modified_ns)
-    return SourceRecord(source, organization, collector, signal, SourceState(state), reason, seen_at, ended_at)
+    return SourceRecord(
+        SourceObject(bucket, key, etag, size, modified_ns),
+        organization,
+        collector,
+        signal,
+        SourceState(state),
+        reason,
+        seen_at,
+        ended_at,
+        rows,
+        rejected,
+        notes_of(notes),
+    )

@@ -132,6 +132,15 @@ class Corrupt(LakerunnerError):
     http_status = 422
 
 
+class WrongContent(Corrupt):
+    """This input is not telemetry of the signal it was announced as. `signal` is the one that it is of, if it is clear
+    that it is of another."""
+
+    def __init__(self, message: str, signal: str = "") -> None:
+        super().__init__(message)
+        self.signal = signal
+
+
 class Absent(Corrupt):
     """The named object does not exist."""
 

@@ -21,6 +21,10 @@ def anything(_: Any) -> str:
     return ""
 
 
+def share(number: float) -> str:
+    return "" if 0 <= number <= 1 else "must be between 0 and 1"
+
+
 def positive(number: float) -> str:
     return "" if number > 0 else "must be greater than 0"
 

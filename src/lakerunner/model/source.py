@@ -35,12 +35,18 @@ _PART_PATTERNS = {
 }
 
 
+_TOO_SHALLOW = re.compile(f"{RAW_PREFIX}(?:(?P<organization>{NAME.pattern})/)?(?P<file>[^/.][^/]*)", re.DOTALL)
+
+
 class SourceState(StrEnum):
-    """seen: announced, not yet committed. done: its rows are in segments. failed: set aside, see reason."""
+    """seen: announced, not yet committed. done: its rows are in segments. partial: done, but for lines that could not
+    be read. failed: set aside, see reason. dismissed: it had failed, and nobody needs to look at it any more."""
 
     SEEN = "seen"
     DONE = "done"
+    PARTIAL = "partial"
     FAILED = "failed"
+    DISMISSED = "dismissed"
 
 
 @dataclass(frozen=True, order=True)
@@ -66,11 +72,14 @@ class SourceObject:
 
 @dataclass(frozen=True)
 class Route:
-    """Whose a raw key is, and which signal it carries. `organization` is an id or a display name."""
+    """Whose a raw key is, and which signal it carries. `organization` is an id or a display name. `misplaced` says why
+    the object cannot be taken from where it lies, and where it belongs: then it is set aside, and what its path does
+    not name is empty."""
 
     organization: str
     collector: str
     signal: str
+    misplaced: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,7 +202,7 @@ class Routes:
         for entry in self._ranked:
             if key.startswith(entry.fixed) and (route := entry.route_of(key)):
                 return route
-        return None
+        return _misplaced(key)
 
     def __str__(self) -> str:
         return ", ".join(entry.prefix for entry in self.entries)
@@ -214,9 +223,27 @@ def _entry(number: int, value: object) -> Prefix:
         raise UserError(f"{where}: {error}") from error
 
 
+def _misplaced(key: str) -> Route | None:
+    """The route of a file that lies in too few folders of ours to say whose it is, or from which collector."""
+    found = _TOO_SHALLOW.fullmatch(key)
+    if found is None:
+        return None
+    organization, name = found["organization"] or "", found["file"]
+    lacks = "no folder of a collector" if organization else "no folders of an organization and a collector"
+    place = f"{RAW_PREFIX}{organization or DEFAULT_ORGANIZATION.name}/files/{name}"
+    return Route(
+        organization, "", signal_of(name), f"{key!r} has {lacks} above it: it belongs to {place!r}, for example"
+    )
+
+
 def signal_of(file_name: str) -> str:
     """The signal that a file's name tells."""
+    return signal_word(file_name)[0]
+
+
+def signal_word(file_name: str) -> tuple[str, str]:
+    """(signal, the word of the file's name that tells it); without such a word it is logs."""
     for signal, pattern in _SIGNAL_WORDS:
-        if pattern.search(file_name):
-            return signal
-    return "logs"
+        if found := pattern.search(file_name):
+            return signal, found[0]
+    return "logs", ""

@@ -19,15 +19,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakerunner.bus.topics import IngestBox
-from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError
+from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError, WrongContent
 from lakerunner.model.failpoint import arm, reach
+from lakerunner.model.findings import Findings, Rejects
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
-from lakerunner.model.source import SourceObject
+from lakerunner.model.source import SourceObject, signal_word
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.job import run
-from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner.pipeline.segments import Raw, make_segments, signal_in
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.unpack import unpack
@@ -44,20 +45,25 @@ _AHEAD_BYTES = 32 << 20
 @dataclass(frozen=True)
 class IngestLimits:
     """`object_max_bytes`: a larger object, packed or unpacked, is set aside. `task_max_bytes`: unpacked
-    input that goes into one set of segments at most, unless a single object is larger. `failpoint` arms the workers."""
+    input that goes into one set of segments at most, unless a single object is larger. `failpoint` arms the workers.
+    `bad_lines_max_share`: an object with a larger share of lines that cannot be read is set aside."""
 
     object_max_bytes: int
     task_max_bytes: int
     failpoint: str = ""
+    bad_lines_max_share: float = 0.5
 
 
 @dataclass(frozen=True)
 class BoxResult:
-    """Every object of the box is in `done` or in `failed`, once."""
+    """Every object of the box is in `done`, `failed` or `rerouted`, once. `findings` are of those that are done.
+    `rerouted` are those whose content is of another signal, which it names, than their file's name says."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
+    findings: tuple[tuple[SourceObject, Findings], ...] = ()
+    rerouted: tuple[tuple[SourceObject, str], ...] = ()
 
 
 def ingest_box(
@@ -77,14 +83,49 @@ def ingest_group(
     arm(limits.failpoint)
     store = shared_store(address)
     spec = signal_named(box.signal)
-    failed: list[tuple[SourceObject, str]] = []
+    failed: list[Failure] = []
     results = []
     unpacked = partial(_unpacked, signal=box.signal, limits=limits, mappings=mappings)
     for raws in _batches(_read_ahead(store, box.sources, limits), unpacked, limits, failed):
+        results.append(_empty([raw.source for raw in raws if not raw.data]))
+        raws[:] = [raw for raw in raws if raw.data]
         made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store))
-        results.append(BoxResult(tuple(made.segments), tuple(made.done), tuple(made.failed)))
+        of_raws = {raw.source: raw.findings for raw in raws}
+        findings = ((one, replace(of_raws[one], rows=n)) for one, n in zip(made.done, made.counts, strict=True))
+        results.append(BoxResult(made.segments, made.done, (), tuple(findings)))
+        failed += _failures(made.failed, raws, box.signal)
         raws.clear()  # free them before the next are gathered
-    return _joined([*results, BoxResult((), (), tuple(failed))])
+    return _joined([*results, _ended(failed, box.signal)])
+
+
+Failure = tuple[SourceObject, Exception]
+
+
+def _empty(sources: Sequence[SourceObject]) -> BoxResult:
+    """Objects without content: they are done, and have no rows."""
+    return BoxResult((), tuple(sources), (), tuple((source, Findings(rows=0)) for source in sources))
+
+
+def _failures(failed: Iterable[tuple[SourceObject, str]], raws: Sequence[Raw], signal: str) -> Iterator[Failure]:
+    """Objects that a reader refused, with the signal that they are of where their bytes tell."""
+    of_source = {raw.source: raw for raw in raws}
+    for source, reason in failed:
+        yield source, WrongContent(reason, signal_in(of_source[source], signal))
+
+
+def _ended(failed: Iterable[Failure], signal: str) -> BoxResult:
+    """Those set aside, and those that go to their own signal. Only a signal that the name tells is doubted: one that a
+    folder states against it is meant. So nothing is sent on twice, as then the name tells another."""
+    aside, rerouted = [], []
+    for source, error in failed:
+        guess, word = signal_word(source.key.rpartition("/")[2])
+        doubted = isinstance(error, WrongContent) and guess == signal
+        if isinstance(error, WrongContent) and doubted and error.signal:
+            rerouted.append((source, error.signal))
+            continue
+        why = f" (read as {signal} because its name contains {word!r})" if doubted and word else ""
+        aside.append((source, f"{error}{why}"))
+    return BoxResult((), (), tuple(aside), rerouted=tuple(rerouted))
 
 
 def _put(store: ObjectStore, path: str, data: memoryview) -> None:
@@ -112,7 +153,7 @@ def _batches(
     readings: Iterable[tuple[SourceObject, Future[memoryview]]],
     unpacked: Callable[[SourceObject, memoryview], Raw],
     limits: IngestLimits,
-    failed: list[tuple[SourceObject, str]],
+    failed: list[Failure],
 ) -> Iterator[list[Raw]]:
     """Unpacked objects, as many at a time as may be held; those that cannot be read go to `failed`."""
     batch: list[Raw] = []
@@ -121,7 +162,7 @@ def _batches(
         try:
             raw = unpacked(source, reading.result())
         except (Corrupt, UserError) as error:
-            failed.append((source, str(error)))
+            failed.append((source, error))
             continue
         del reading  # and with it the packed object
         if batch and held + len(raw.data) > limits.task_max_bytes:
@@ -141,9 +182,24 @@ def _unpacked(source: SourceObject, data: memoryview, signal: str, limits: Inges
     """The object's content, as OTLP where its format is one that is transcoded."""
     found, content = unpack(source.key, data, limits.object_max_bytes)
     transcoder = TRANSCODERS.get(found)
-    if transcoder is None:
+    if transcoder is None or not content:
         return Raw(source, content, found)
-    return Raw(source, memoryview(transcoder(signal, content, mappings.of(source.key, signal))))
+    try:
+        made = transcoder(signal, content, mappings.of(source.key, signal).near(source.modified_ns))
+        _refuse_mostly_bad(made.findings.rejects, limits.bad_lines_max_share)
+    except Corrupt as error:
+        raise error if isinstance(error, WrongContent) else WrongContent(str(error)) from None
+    return Raw(source, memoryview(made.data), findings=made.findings)
+
+
+def _refuse_mostly_bad(rejects: Rejects, max_share: float) -> None:
+    """Corrupt if too many lines cannot be read: then the format is probably not what the key's ending says."""
+    if rejects.count > max_share * rejects.lines:
+        first = rejects.first[0]
+        raise Corrupt(
+            f"{rejects.count} of {rejects.lines} lines cannot be read, first line {first.line}: {first.reason}; "
+            f"bad_lines_max_share = {max_share:g} is the largest share of bad lines that is taken"
+        )
 
 
 def _read_ahead(
@@ -188,4 +244,6 @@ def _joined(results: Sequence[BoxResult]) -> BoxResult:
         tuple(segment for result in results for segment in result.segments),
         tuple(source for result in results for source in result.done),
         tuple(failure for result in results for failure in result.failed),
+        tuple(found for result in results for found in result.findings),
+        tuple(moved for result in results for moved in result.rerouted),
     )

@@ -24,7 +24,9 @@ from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
-from lakerunner.pipeline.read.otlp import Oversized, Request
+from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
+from lakerunner.pipeline.read.metrics_request import METRICS_REQUEST
+from lakerunner.pipeline.read.otlp import Oversized, Request, checked, other_signal
 from lakerunner.pipeline.read.otlp_logs import read_logs
 from lakerunner.pipeline.read.otlp_metrics import read_metrics
 from lakerunner.pipeline.read.otlp_traces import read_traces
@@ -32,6 +34,7 @@ from lakerunner.pipeline.read.pieces import pieces
 from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2, warm_remote_write
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
+from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
 from lakerunner.pipeline.steps.layout import Layout, lay_out
 from lakerunner.pipeline.steps.message import render_message
 from lakerunner.pipeline.steps.metadata import add_metadata
@@ -49,7 +52,7 @@ from lakerunner.pipeline.steps.times import set_times
 from lakerunner.pipeline.steps.trace_index import TRACE_INDEX, index_traces
 from lakerunner.pipeline.write import write_segment
 
-__all__ = ["Made", "Raw", "make_segments", "warm"]
+__all__ = ["Made", "Raw", "make_segments", "signal_in", "warm"]
 
 # A format is a reader; a signal is a row of steps: Rows in, Rows with more columns out.
 READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {
@@ -59,6 +62,7 @@ READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {
     ("metrics", "prw2"): READ_V2,
     ("traces", "otlp"): read_traces,
 }
+REQUESTS = {request.signal: request for request in (LOGS_REQUEST, METRICS_REQUEST, TRACES_REQUEST)}
 STEPS = {
     "logs": (set_times, name_service, reconcile_severity, render_message, add_fingerprint),
     "metrics": (time_points, add_metadata, identify_series, name_service),
@@ -78,14 +82,20 @@ Put = Callable[[str, memoryview], None]
 
 @dataclass(frozen=True)
 class Made:
-    """Every object that came in is in `done` or in `failed`, once."""
+    """Every object that came in is in `done` or in `failed`, once. `counts` are the rows of each that is done."""
 
-    segments: tuple[Segment, ...]
-    done: tuple[SourceObject, ...]
-    failed: tuple[tuple[SourceObject, str], ...]
+    segments: tuple[Segment, ...] = ()
+    done: tuple[SourceObject, ...] = ()
+    failed: tuple[tuple[SourceObject, str], ...] = ()
+    counts: tuple[int, ...] = ()
 
     def plus(self, other: Made) -> Made:
-        return Made(self.segments + other.segments, self.done + other.done, self.failed + other.failed)
+        return Made(
+            self.segments + other.segments,
+            self.done + other.done,
+            self.failed + other.failed,
+            self.counts + other.counts,
+        )
 
 
 def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
@@ -94,7 +104,7 @@ def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Se
     by_format: dict[str, list[Raw]] = {}
     for identity in sorted(once):
         by_format.setdefault(once[identity].format, []).append(once[identity])
-    made = Made((), (), ())
+    made = Made()
     for name in sorted(by_format):
         made = made.plus(_made(spec, organization, collector, by_format[name], put))
     return made
@@ -105,9 +115,9 @@ def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[R
     reader = READERS.get((spec.name, raws[0].format))
     if reader is None:
         reason = f"{spec.name} are not read from {raws[0].format} files"
-        return Made((), (), tuple((raw.source, reason) for raw in raws))
+        return Made(failed=tuple((raw.source, reason) for raw in raws))
     left = raws
-    made = Made((), (), ())
+    made = Made()
     while left:
         try:
             read = reader(left)
@@ -120,7 +130,7 @@ def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[R
         segments: Sequence[Segment] = ()
         if read.rows is not None:
             segments = _write_segments(_Work(spec, organization, collector, read.done), read.rows, put)
-        made = made.plus(Made(tuple(segments), read.done, read.failed))
+        made = made.plus(Made(tuple(segments), read.done, read.failed, read.counts))
     return made
 
 
@@ -129,19 +139,33 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, put: Put) -> Made:
     read, what was written of the others is in no answer, and the sweeper's."""
     reader = READERS[work.spec.name, raw.format]
     segments: list[Segment] = []
+    rows = 0
     try:
         for piece in pieces(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
             work = replace(work, piece=work.piece + 1)
             read = reader([replace(raw, data=memoryview(piece))])
             del piece  # each is gone before the next is made
             if read.failed:
-                return Made((), (), read.failed)
+                return Made(failed=read.failed)
+            rows += sum(read.counts)
             if read.rows is not None:
                 segments += _write_segments(work, read.rows, put)
             del read
     except Corrupt as error:
-        return Made((), (), ((raw.source, str(error)),))
-    return Made(tuple(segments), (raw.source,), ())
+        return Made(failed=((raw.source, str(error)),))
+    return Made(tuple(segments), (raw.source,), (), (rows,))
+
+
+def signal_in(raw: Raw, signal: str) -> str:
+    """The signal of an object that is not OTLP of this one, if its bytes are sound as that one's; else ""."""
+    if raw.format != "otlp" or not raw.data:
+        return ""
+    data = np.frombuffer(raw.data.toreadonly(), np.uint8)
+    other = other_signal(data, REQUESTS[signal])
+    try:
+        return other if other and checked(data, REQUESTS[other]) else ""
+    except Corrupt:
+        return ""
 
 
 def warm() -> None:

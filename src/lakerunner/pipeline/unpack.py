@@ -24,7 +24,10 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".csv": "csv",
+    ".tsv": "tsv",
     ".parquet": "parquet",
+    ".log": "text",
+    ".txt": "text",
     ".prw1": "prw1",
     ".prw2": "prw2",
     ".lokipb": "lokipb",
@@ -42,19 +45,14 @@ Unpack = Callable[[memoryview, int], memoryview]
 
 def unpack(key: str, data: memoryview, max_bytes: int) -> tuple[str, memoryview]:
     """(format, content) of an object, by its key's ending. Content that is gzip or zstd is unpacked under any known
-    ending: nothing that we read begins like that."""
+    ending: nothing that we read begins like that. An empty object is empty, whatever its ending says of packing."""
     name = key.lower()
     packing = next((ending for ending in PACKINGS if name.endswith(ending)), "")
     name = name.removesuffix(packing)
     found = next((found for ending, found in FORMATS.items() if name.endswith(ending)), None)
     if found is None:
         raise Corrupt(f"{key!r} has no ending we know: {', '.join(FORMATS)}, each also with {' or '.join(PACKINGS)}")
-    if not data:
-        raise Corrupt("the file is empty")
-    content = _packing_of(data, packing)(data, max_bytes)
-    if not content:
-        raise Corrupt("the file is empty once unpacked")
-    return found, content
+    return found, _packing_of(data, packing)(data, max_bytes) if data else data
 
 
 def _packing_of(data: memoryview, packing: str) -> Unpack:

@@ -76,7 +76,10 @@ class Announcer:
                 continue
             source = self._source(meta)
             organization = self._organization(route.organization)
-            if organization is None:
+            if route.misplaced:
+                set_aside += 1
+                self._set_aside(source, route, route.misplaced)
+            elif organization is None:
                 set_aside += 1
                 self._set_aside(source, route, _unknown(route))
             else:
@@ -103,7 +106,11 @@ class Announcer:
 
     def _arrivals(self, records: Sequence[SourceRecord]) -> list[Arrival]:
         routed = [(record.source, self._route_again(record)) for record in records]
-        placed = [(source, route, self._organization(route.organization)) for source, route in routed if route]
+        placed = [
+            (source, route, self._organization(route.organization))
+            for source, route in routed
+            if route and not route.misplaced
+        ]
         return [arrival_of(source, found, route) for source, route, found in placed if found]
 
     def _route_again(self, record: SourceRecord) -> Route | None:
@@ -153,7 +160,7 @@ class Announcer:
 
     def _organization(self, id_or_name: str) -> Organization | None:
         known = self._organizations.get(id_or_name)
-        if known is None:
+        if known is None and id_or_name:
             known = self._index.organizations.find(id_or_name)
             if known is not None:  # an organization is never taken back, so what was found stays true
                 self._organizations[id_or_name] = known
@@ -162,7 +169,7 @@ class Announcer:
     def _set_aside(self, source: SourceObject, route: Route, reason: str) -> None:
         known = self._organization(route.organization)
         whose = known.id if known else None
-        self._index.sources.set_aside(source, reason, whose, collector=route.collector, signal=route.signal)
+        self._index.sources.set_aside(source, reason, whose, collector=route.collector or None, signal=route.signal)
         meters.ENDED.labels(route.signal, "failed").inc()
         log.warning("object set aside", key=source.key, reason=reason)
 

@@ -74,7 +74,8 @@ class Said:
             if key.startswith(SEGMENT_PREFIX) or not name or name.startswith("."):
                 return None
             unrouted = Route(str(DEFAULT_ORGANIZATION.id), DEFAULT_COLLECTOR, signal_of(name))
-            return replace(routes.route_of(key) or unrouted, **said)
+            routed = routes.route_of(key)
+            return replace(routed if routed and not routed.misplaced else unrouted, **said)
 
         return route_of
 

@@ -172,9 +172,15 @@ class Client:
         tables: list[dict[str, Any]] = self._json("GET", "/api/v1/sql/tables", {})["tables"]
         return tables
 
-    def objects(self, state: str | None, limit: int) -> dict[str, Any]:
-        params = {"limit": str(limit), **({"state": state} if state else {})}
+    def objects(self, filters: Mapping[str, Any]) -> dict[str, Any]:
+        params = {name: str(value) for name, value in filters.items() if value is not None}
         return self._json("GET", "/api/v1/objects", params)
+
+    def rejects(self, key: str) -> dict[str, Any]:
+        return self._json("GET", "/api/v1/objects/rejects", {"key": key})
+
+    def dismiss(self, key: str) -> int:
+        return int(self._json("POST", "/api/v1/objects/dismiss", {"key": key})["dismissed"])
 
     def cardinality(self, asked: Mapping[str, str]) -> dict[str, Any]:
         return self._json("GET", "/api/v1/metrics/cardinality", asked)

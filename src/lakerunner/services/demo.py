@@ -206,7 +206,7 @@ class Demo:
     def _all_ended(self, parts: Parts, bar: Progress, task: TaskID) -> bool:
         raw = sum(1 for _ in parts.store.list(f"{RAW_PREFIX}{DEFAULT_ORGANIZATION.id}/{COLLECTOR}/"))
         counts = parts.index.sources.counts(DEFAULT_ORGANIZATION.id)
-        ended = counts[SourceState.DONE] + counts[SourceState.FAILED]
+        ended = sum(counts.values()) - counts[SourceState.SEEN]
         bar.update(task, completed=min(ended, raw), total=raw)
         return counts[SourceState.SEEN] == 0 and ended >= raw
 

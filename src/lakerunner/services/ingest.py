@@ -13,13 +13,14 @@ import time
 from dataclasses import dataclass, replace
 
 from lakerunner.bus.bus import Bus, Delivery, Subscription
-from lakerunner.bus.topics import IngestBox, ingest_boxes
+from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, ingest_boxes
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
+from lakerunner.index.sources import Arrival
 from lakerunner.model.errors import Conflict, Crashed, Unavailable
 from lakerunner.model.failpoint import reach
 from lakerunner.model.signal import SignalSpec
-from lakerunner.model.source import SourceObject, SourceState
+from lakerunner.model.source import SourceObject
 from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box
@@ -111,7 +112,7 @@ class Ingest:
 
     def _commit(self, box: IngestBox, result: BoxResult) -> bool:
         try:
-            self._parts.index.commit(commit_of(result))
+            self._parts.index.commit(replace(commit_of(result), rerouted=_rerouted(box, result)))
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
             log.debug("another worker was first, doing the box again without what is done", objects=len(box.sources))
@@ -130,23 +131,37 @@ class Ingest:
         return True
 
     def _unfinished(self, box: IngestBox) -> list[SourceObject]:
-        states = self._sources.states([source.identity for source in box.sources])
-        return [s for s in box.sources if states.get(s.identity, SourceState.SEEN) is SourceState.SEEN]
+        settled = self._sources.settled([source.identity for source in box.sources], box.signal)
+        return [source for source in box.sources if source.identity not in settled]
 
 
 def commit_of(result: BoxResult) -> Commit:
-    return Commit(result.segments, result.done, result.failed, messages=committed(result.segments))
+    messages = committed(result.segments)
+    return Commit(result.segments, result.done, result.failed, messages=messages, findings=result.findings)
+
+
+def _rerouted(box: IngestBox, result: BoxResult) -> tuple[Arrival, ...]:
+    """The objects that turned out to be of another signal, to be announced as of that one."""
+    return tuple(
+        Arrival(source, box.organization, box.collector, signal, arrivals(signal), encode(message))
+        for source, signal in result.rerouted
+        for message in [ObjectArrived(box.organization, box.collector, signal, source)]
+    )
 
 
 def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
     rows = sum(segment.rows for segment in result.segments)
     stored = sum(segment.bytes for segment in result.segments)
     raw = sum(source.size for source in result.done)
+    partial = [(source, found.rejects) for source, found in result.findings if found.rejects]
+    rejected = sum(rejects.count for _, rejects in partial)
     meters.ROWS.labels(box.signal).inc(rows)
     meters.SEGMENTS.labels(box.signal).inc(len(result.segments))
     meters.SEGMENT_BYTES.labels(box.signal).inc(stored)
     meters.RAW_BYTES.labels(box.signal).inc(raw)
-    meters.ENDED.labels(box.signal, "done").inc(len(result.done))
+    meters.REJECTED.labels(box.signal).inc(rejected)
+    meters.ENDED.labels(box.signal, "done").inc(len(result.done) - len(partial))
+    meters.ENDED.labels(box.signal, "partial").inc(len(partial))
     meters.ENDED.labels(box.signal, "failed").inc(len(result.failed))
     meters.BOX_SECONDS.labels(box.signal).observe(seconds)
     now_ns = time.time_ns()
@@ -159,10 +174,17 @@ def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
         objects=len(result.done),
         failed=len(result.failed),
         rows=rows,
+        rejected_lines=rejected,
         segments=len(result.segments),
         raw_bytes=raw,
         stored_bytes=stored,
         seconds=round(seconds, 3),
     )
+    for source, rejects in partial:
+        log.warning(
+            "object read in part", key=source.key, lines=rejects.lines, rejected=rejects.count, first=str(rejects)
+        )
+    for source, signal in result.rerouted:
+        log.info("object announced as of another signal", key=source.key, signal=signal)
     for source, reason in result.failed:
         log.warning("object set aside", key=source.key, reason=reason)

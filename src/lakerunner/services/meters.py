@@ -10,6 +10,7 @@ NOTIFICATIONS = Counter("lakerunner_notifications", "Messages of a queue that we
 FOREIGN = Counter("lakerunner_notifications_foreign", "Objects of other buckets that a queue named", ["provider"])
 POISON = Counter("lakerunner_notifications_poison", "Receives of messages that are no notification", ["provider"])
 ENDED = Counter("lakerunner_objects_ended", "Raw objects finished", ["signal", "state"])
+REJECTED = Counter("lakerunner_lines_rejected", "Lines of raw objects that could not be read", ["signal"])
 ROWS = Counter("lakerunner_rows_ingested", "Rows committed", ["signal"])
 SEGMENTS = Counter("lakerunner_segments_committed", "Segments committed", ["signal"])
 SEGMENT_BYTES = Counter("lakerunner_segment_bytes", "Bytes of committed segments", ["signal"])

@@ -138,7 +138,9 @@ def add_ingest(parts: Parts, say: Say) -> Routes:
     say("starting Spark")
     with parts.spark.use():
         pass
-    limits = IngestLimits(settings.object_max_bytes, settings.task_max_bytes, settings.failpoint)
+    limits = IngestLimits(
+        settings.object_max_bytes, settings.task_max_bytes, settings.failpoint, settings.bad_lines_max_share
+    )
     attempts = settings.box_max_attempts
     ingest_parts = IngestParts(parts.index, parts.spark.use, parts.task_address, limits, attempts, mappings)
     for spec in SIGNALS.values():

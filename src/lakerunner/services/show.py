@@ -58,14 +58,6 @@ def show_ndjson(answer: Rows, output: Output) -> None:
         output.flush()
 
 
-def show_objects(answer: dict[str, Any], form: str, output: TextIO) -> None:
-    if form == "json":
-        output.write(for_terminal(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode(), output) + "\n")
-        return
-    show_rows(["state", "key", "size", "reason"], answer["objects"], output)
-    output.write(", ".join(f"{count} {state}" for state, count in answer["counts"].items()) + "\n")
-
-
 def show_work(answer: dict[str, Any], form: str, output: TextIO) -> None:
     if form == "json":
         output.write(for_terminal(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode(), output) + "\n")

@@ -149,6 +149,8 @@ def _sources(states: dict[str, SourceCount]) -> Iterator[Waiting]:
             yield Waiting(what, 0, None)
         else:
             yield Waiting(what, found.count, found.age_seconds, found.oldest or "")
+    if (found := states.get("partial")) is not None:
+        yield Waiting("raw objects read in part", found.count, found.age_seconds, found.oldest or "")
 
 
 def _unrolled(tiers: Sequence[tuple[int, int, float]]) -> Iterator[Waiting]:

@@ -85,7 +85,7 @@ ORDER BY id LIMIT %(limit)s
 -- name: endless_sources
 -- Done, and nobody knows when, or for whom.
 SELECT key, ended_at IS NULL FROM lrdb.source_objects
-WHERE state = 'done' AND organization = %(organization)s
+WHERE state IN ('done', 'partial') AND organization = %(organization)s
   AND (ended_at IS NULL OR collector IS NULL OR signal IS NULL)
 ORDER BY id LIMIT %(limit)s
 

@@ -49,7 +49,8 @@ INSERT INTO lrdb.outbox (topic, payload)
 SELECT topic, payload FROM again JOIN failed USING (id) ORDER BY place
 
 -- name: overdue
-SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at
+SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at,
+       rows, coalesce(rejected, 0), notes
 FROM lrdb.source_objects
 WHERE state = 'seen' AND seen_at < now() - make_interval(secs => %(seconds)s)
 ORDER BY id LIMIT %(limit)s
@@ -105,6 +106,12 @@ SELECT s.bucket, s.key, s.etag, s.state
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
 JOIN lrdb.source_objects AS s USING (bucket, key, etag)
 
+-- name: settled
+SELECT s.bucket, s.key, s.etag
+FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
+JOIN lrdb.source_objects AS s USING (bucket, key, etag)
+WHERE s.state <> 'seen' OR s.signal <> %(signal)s
+
 -- name: attempts
 SELECT s.bucket, s.key, s.etag, s.attempts, s.company
 FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
@@ -129,9 +136,11 @@ WHERE s.id IN (
     WHERE s.state = 'seen' AND s.attempts > 0 ORDER BY s.id FOR UPDATE OF s)
 
 -- name: list
-SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at
+SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at,
+       rows, coalesce(rejected, 0), notes
 FROM lrdb.source_objects
 WHERE (%(state)s::text IS NULL OR state = %(state)s)
+  AND (%(pattern)s::text IS NULL OR key LIKE %(pattern)s)
   AND (%(organization)s::uuid IS NULL OR organization = %(organization)s OR (%(unplaced)s AND organization IS NULL))
 ORDER BY id DESC LIMIT %(limit)s
 
@@ -140,11 +149,37 @@ SELECT state, count(*) FROM lrdb.source_objects
 WHERE %(organization)s::uuid IS NULL OR organization = %(organization)s OR (%(unplaced)s AND organization IS NULL)
 GROUP BY state
 
+-- name: rejects
+-- Of the newest version that has any.
+SELECT etag, lines, rejected, rejects FROM lrdb.source_objects
+WHERE key = %(key)s AND rejects IS NOT NULL
+  AND (organization = %(organization)s OR (%(unplaced)s AND organization IS NULL))
+ORDER BY id DESC LIMIT 1
+
+-- name: dismiss
+-- What failed needs nobody any more; what is done but for some lines is done.
+UPDATE lrdb.source_objects AS s
+SET state = CASE state WHEN 'failed' THEN 'dismissed' ELSE 'done' END,
+    reason = left('dismissed by hand. It had failed: ' || reason, 2000)
+WHERE s.id IN (
+    SELECT id FROM lrdb.source_objects
+    WHERE key = %(key)s AND state IN ('failed', 'partial')
+      AND (organization = %(organization)s OR (%(unplaced)s AND organization IS NULL))
+    ORDER BY id FOR UPDATE)
+
 -- name: lock
-SELECT s.bucket, s.key, s.etag, s.id, s.state
-FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
-JOIN lrdb.source_objects AS s USING (bucket, key, etag)
-ORDER BY s.id FOR UPDATE OF s
+-- The named objects, and other versions of them that are not done: which of two versions ends last decides nothing.
+SELECT s.bucket, s.key, s.etag, s.id, s.state FROM lrdb.source_objects AS s
+WHERE s.id IN (
+    SELECT o.id
+    FROM unnest(%(buckets)s::text[], %(keys)s::text[], %(etags)s::text[]) AS named (bucket, key, etag)
+    JOIN lrdb.source_objects AS o USING (bucket, key, etag)
+    UNION
+    SELECT o.id
+    FROM unnest(%(buckets)s::text[], %(keys)s::text[]) AS named (bucket, key)
+    JOIN lrdb.source_objects AS o USING (bucket, key)
+    WHERE o.state IN ('seen', 'failed'))
+ORDER BY s.id FOR UPDATE
 
 -- name: insert
 INSERT INTO lrdb.source_objects (bucket, key, etag, size, modified_ns, organization, state)
@@ -157,9 +192,40 @@ ON CONFLICT (bucket, key, etag) DO NOTHING
 RETURNING bucket, key, etag, id
 
 -- name: finish
-UPDATE lrdb.source_objects AS s SET state = ended.state, reason = ended.reason, ended_at = now()
-FROM unnest(%(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[]) AS ended (id, state, reason)
+UPDATE lrdb.source_objects AS s
+SET state = ended.state, reason = ended.reason, ended_at = now(), rows = ended.rows, lines = ended.lines,
+    rejected = ended.rejected, rejects = ended.rejects::json, notes = ended.notes::json
+FROM unnest(
+    %(ids)s::bigint[], %(states)s::text[], %(reasons)s::text[], %(rows)s::bigint[], %(lines)s::bigint[],
+    %(rejected)s::bigint[], %(rejects)s::text[], %(notes)s::text[]
+) AS ended (id, state, reason, rows, lines, rejected, rejects, notes)
 WHERE s.id = ended.id
+
+-- name: reroute
+-- One that another worker has sent to this signal already is not sent again.
+WITH found AS (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(signals)s::text[], %(topics)s::text[], %(payloads)s::bytea[])
+        AS f (id, signal, topic, payload)
+), moved AS (
+    UPDATE lrdb.source_objects AS s SET signal = f.signal, attempts = 0, company = 0
+    FROM found AS f WHERE s.id = f.id AND s.signal IS DISTINCT FROM f.signal
+    RETURNING s.id
+)
+INSERT INTO lrdb.outbox (topic, payload)
+SELECT topic, payload FROM moved JOIN found USING (id) ORDER BY id
+
+-- name: supersede
+-- Of these keys, versions that failed, where a newer one is done.
+UPDATE lrdb.source_objects AS old
+SET state = 'dismissed', reason = left('a newer version of the object is done. This one had failed: ' || reason, 2000)
+WHERE old.id IN (
+    SELECT f.id
+    FROM unnest(%(buckets)s::text[], %(keys)s::text[]) AS named (bucket, key)
+    JOIN lrdb.source_objects AS f USING (bucket, key)
+    WHERE f.state = 'failed' AND EXISTS (
+        SELECT FROM lrdb.source_objects AS d
+        WHERE d.bucket = f.bucket AND d.key = f.key AND d.state IN ('done', 'partial')
+          AND (d.modified_ns, d.id) > (f.modified_ns, f.id)))
 
 -- name: failed_as
 SELECT count(*) FROM (

@@ -95,7 +95,8 @@ SELECT id, rolled FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[]) AND state =
 
 -- name: done_sources
 -- Of objects as a listing shows them, those that were ingested, just so, that long ago. A key that stands for other
--- content too, not ingested or failed, is not one of them: the listing might show that.
+-- content too, not ingested or failed and not dismissed, is not one of them: the listing might show that. Nor is one that
+-- is done but for some lines: these are nowhere else.
 SELECT found.place
 FROM unnest(%(keys)s::text[], %(etags)s::text[], %(sizes)s::bigint[], %(modified)s::bigint[]) WITH ORDINALITY
     AS found (key, etag, size, modified_ns, place)
@@ -106,7 +107,7 @@ WHERE EXISTS (
       AND (s.etag = found.etag OR (found.etag = '' AND s.modified_ns = found.modified_ns)))
   AND NOT EXISTS (
     SELECT FROM lrdb.source_objects AS s
-    WHERE s.bucket = %(bucket)s AND s.key = found.key AND s.state <> 'done')
+    WHERE s.bucket = %(bucket)s AND s.key = found.key AND s.state NOT IN ('done', 'dismissed'))
 ORDER BY found.place
 
 -- name: old_pushes

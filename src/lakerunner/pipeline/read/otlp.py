@@ -173,7 +173,8 @@ class Part:
 @dataclass(frozen=True)
 class Files:
     """The sound files in one buffer, one after the other up to `end`: concatenated requests are one request.
-    `modified_ns` is that of each item's file. `left` did not fit and must be read next."""
+    `modified_ns` is that of each item's file. `left` did not fit and must be read next. `items` are the rows of each
+    file that is done."""
 
     data: Any
     end: int
@@ -182,6 +183,7 @@ class Files:
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
     left: Sequence[Raw]
+    items: tuple[int, ...]
 
 
 def joined(raws: Sequence[Raw], request: Request) -> Files:
@@ -209,7 +211,7 @@ def joined(raws: Sequence[Raw], request: Request) -> Files:
     items = [part.items for part in parts]
     modified_ns = np.repeat(np.array([source.modified_ns for source in done], np.int64), items)
     counts = sum((Counter(part.counts) for part in parts), Counter[str]())
-    return Files(data, end, counts, modified_ns, tuple(done), tuple(failed), left)
+    return Files(data, end, counts, modified_ns, tuple(done), tuple(failed), left, tuple(items))
 
 
 def sound(data: Any, request: Request) -> Part:
@@ -247,11 +249,18 @@ def _reason(data: Any, request: Request, verdict: Verdict) -> str:
     for prefix, name in _OTHER_FORMATS:
         if begin.startswith(prefix):
             return f"{where}; this looks like {name}"
-    if verdict.code == WRONG_TYPE and list(request.messages)[verdict.message] == request.item:
-        other = _signal_of_item(data, verdict)
-        if other:
-            return f"{where}; this looks like an OTLP {other} request"
-    return where
+    other = _other_signal(data, request, verdict)
+    return f"{where}; this looks like an OTLP {other} request" if other else where
+
+
+def other_signal(data: Any, request: Request) -> str:
+    """Whose request these bytes look like that are not one of this kind; "" if that is not clear."""
+    return _other_signal(data, request, check(data, request.tables, 0, request.zeros()))
+
+
+def _other_signal(data: Any, request: Request, verdict: Verdict) -> str:
+    in_item = verdict.code == WRONG_TYPE and list(request.messages)[verdict.message] == request.item
+    return _signal_of_item(data, verdict) if in_item else ""
 
 
 def _signal_of_item(data: Any, verdict: Verdict) -> str:

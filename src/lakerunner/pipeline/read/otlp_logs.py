@@ -95,7 +95,7 @@ def read_logs(raws: Sequence[Raw]) -> Read:
     """The log records of these objects."""
     files = joined(raws, LOGS_REQUEST)
     if not files.counts.get("LogRecord"):
-        return Read(None, files.done, files.failed, files.left)
+        return Read(None, files.done, files.failed, files.left, files.items)
     logs = _logs_for(files.counts)
     _read_requests(files.data, files.end, logs)
     records = logs.records[:-1]
@@ -113,7 +113,7 @@ def read_logs(raws: Sequence[Raw]) -> Read:
         "delivery_row": Numbers((np.arange(len(records)) - logs.firsts[resource]).astype(np.uint32)),
     }
     rows = Rows(len(records), files.data, columns, attached, files.modified_ns, records["size"])
-    return Read(rows, files.done, files.failed, files.left)
+    return Read(rows, files.done, files.failed, files.left, files.items)
 
 
 def _record_columns(logs: Logs, records: Any, data: Any) -> dict[str, Column]:

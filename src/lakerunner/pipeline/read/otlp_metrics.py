@@ -104,7 +104,7 @@ def read_metrics(raws: Sequence[Raw]) -> Read:
     """The data points of these objects."""
     files = joined(raws, METRICS_REQUEST)
     if not len(files.modified_ns):
-        return Read(None, files.done, files.failed, files.left)
+        return Read(None, files.done, files.failed, files.left, files.items)
     found = _metrics_for(files.counts, len(files.modified_ns))
     _read_requests(files.data, files.end, found)
     points = found.points.points[:-1]
@@ -127,7 +127,7 @@ def read_metrics(raws: Sequence[Raw]) -> Read:
     if found.points.counts[EXEMPLARS]:
         columns["exemplars"] = Lists(_whole(found.points.points["exemplar"]), _exemplar_structs(found.points))
     rows = Rows(len(points), files.data, columns, attached, files.modified_ns, points["size"])
-    return Read(rows, files.done, files.failed, files.left)
+    return Read(rows, files.done, files.failed, files.left, files.items)
 
 
 def _whole(first: Any) -> Any:

@@ -131,7 +131,7 @@ def read_traces(raws: Sequence[Raw]) -> Read:
     """The spans of these objects."""
     files = joined(raws, TRACES_REQUEST)
     if not files.counts.get("Span"):
-        return Read(None, files.done, files.failed, files.left)
+        return Read(None, files.done, files.failed, files.left, files.items)
     traces = _traces_for(files.counts)
     _read_requests(files.data, files.end, traces)
     spans = traces.spans[:-1]
@@ -146,7 +146,7 @@ def read_traces(raws: Sequence[Raw]) -> Read:
         **common_columns(traces.scopes, traces.resources, files.data, scope),
     }
     rows = Rows(len(spans), files.data, columns, attached, files.modified_ns, spans["size"])
-    return Read(rows, files.done, files.failed, files.left)
+    return Read(rows, files.done, files.failed, files.left, files.items)
 
 
 def _span_columns(traces: Traces, spans: Any, data: Any) -> dict[str, Column]:

@@ -72,7 +72,7 @@ def read_remote_write(version: int, raws: Sequence[Raw]) -> Read:
             break
         parts.append(part)
     done = tuple(part.source for part in parts)
-    return Read(_rows(version, parts), done, tuple(failed), left)
+    return Read(_rows(version, parts), done, tuple(failed), left, tuple(part.counts.rows for part in parts))
 
 
 READ_V1: Callable[[Sequence[Raw]], Read] = partial(read_remote_write, V1)

@@ -12,16 +12,18 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from lakerunner.model.findings import NOTHING, Findings
 from lakerunner.model.source import SourceObject
 
 
 @dataclass(frozen=True)
 class Raw:
-    """The unpacked bytes of one source object, and the format that its ending states."""
+    """The unpacked bytes of one source object, the format that its ending states, and what its transcoder found."""
 
     source: SourceObject
     data: memoryview
     format: str = "otlp"
+    findings: Findings = NOTHING
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,11 @@ class Rows:
 @dataclass(frozen=True)
 class Read:
     """What a reader gives: the rows of the objects that are `done`, None if there are no rows; the reasons of those
-    that `failed`; and objects that were `left` because there is a limit to what can be read at once."""
+    that `failed`; objects that were `left` because there is a limit to what can be read at once; and how many rows each
+    of those that are done has."""
 
     rows: Rows | None
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
     left: Sequence[Raw]
+    counts: tuple[int, ...]

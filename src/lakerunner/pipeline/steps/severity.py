@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakerunner.pipeline.read.rows import Coded, Numbers, Rows
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
-_WORDS = {
+WORDS = {
     **{level: level for level in LEVELS},
     "FINEST": "TRACE",
     "FINER": "TRACE",
@@ -39,7 +39,7 @@ def severity_of(number: int, text: str) -> str:
     if 1 <= number <= 24:
         return LEVELS[(number - 1) // 4]
     word = text.strip().upper()
-    return _WORDS.get(word, word)
+    return WORDS.get(word, word)
 
 
 def reconcile_severity(rows: Rows) -> Rows:

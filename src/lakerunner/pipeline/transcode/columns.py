@@ -9,10 +9,11 @@ All others stay attributes. docs/formats/inputs.md shows these lists to users.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from lakerunner.pipeline.transcode.plausible import FILE_GRACE_NS
 from lakerunner.pipeline.transcode.values import attribute_key
 
 _SIGNS = str.maketrans("", "", "_.-@$ ")
@@ -105,10 +106,18 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """What a mapping file says of the objects under a prefix: the column of a field, the unit of a time."""
+    """How the columns of an object are read: what a mapping file says of the objects under its prefix, the column of a
+    field and the unit of a time; and `near_ns`, when it was last modified: dates without a year lie near it. A time
+    past `latest_ns` is noted."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    near_ns: int | None = None
+    latest_ns: int | None = None
+
+    def near(self, ns: int, grace_ns: int = FILE_GRACE_NS) -> Columns:
+        """Return the same for an object that was last modified at this time; its records may be that much newer."""
+        return replace(self, near_ns=ns, latest_ns=ns + grace_ns)
 
 
 GUESSED = Columns()

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakerunner.pipeline.transcode.columns import Columns
-from lakerunner.pipeline.transcode.csv import from_csv
+from lakerunner.pipeline.transcode.csv import from_csv, from_tsv
 from lakerunner.pipeline.transcode.json_lines import from_json
 from lakerunner.pipeline.transcode.loki import from_loki_json, from_loki_protobuf
 from lakerunner.pipeline.transcode.parquet import from_parquet
+from lakerunner.pipeline.transcode.plain_text import from_text
+from lakerunner.pipeline.transcode.reading import Transcoded
 
-# The signal, an object's unpacked bytes, what a mapping file says of it: an export request. Corrupt with the place.
-Transcoder = Callable[[str, memoryview, Columns], bytes]
+# The signal, an object's unpacked bytes, what a mapping file says of it: an export request and what was not understood.
+# Corrupt, with the place, if the object cannot be read as a whole.
+Transcoder = Callable[[str, memoryview, Columns], Transcoded]
 
 TRANSCODERS: dict[str, Transcoder] = {
     "otlp_json": from_json,  # which of the two a file is, its lines say
     "jsonl": from_json,
     "csv": from_csv,
+    "tsv": from_tsv,
     "parquet": from_parquet,
+    "text": from_text,
     "lokipb": from_loki_protobuf,
     "lokijson": from_loki_json,
 }

@@ -7,39 +7,53 @@ a record or a list of records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import orjson
 
-from lakerunner.model.errors import Corrupt
+from lakerunner.model.errors import Corrupt, WrongContent
 from lakerunner.pipeline.transcode.columns import Columns, Plan
 from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique, whole
-from lakerunner.pipeline.transcode.lines import MAX_LINE, lines, without_bom
+from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines, without_bom
+from lakerunner.pipeline.transcode.nested import dotted, has_objects
 from lakerunner.pipeline.transcode.otlp_json import REQUEST_MEMBERS, write_request
+from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.records import Records
-from lakerunner.pipeline.transcode.request import Damage
 from lakerunner.pipeline.transcode.signals import RECORDS
 from lakerunner.pipeline.transcode.values import Members, Unfit
 
 
-def from_json(signal: str, data: memoryview, columns: Columns) -> bytes:
-    """The export request of these records or requests."""
-    data = without_bom(data)
-    target = _Target(signal, RECORDS[signal](columns))
-    damage = Damage()
-    for where, text in _documents(data):
+def from_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
+    """The export request of these records or requests, and the lines that are neither."""
+    reading = Reading()
+    target = JsonTarget(signal, RECORDS[signal](columns, reading))
+    texts = _texts(data)
+    head = list(islice(texts, 2))
+    if head and _goes_on(head, data):
+        number, offset, _ = head[0]
+        reading.at(number, offset)
         try:
-            target.add(text)
-        except Unfit as error:
-            damage.note(where, str(error))
-        except UnicodeEncodeError:  # half of a surrogate pair, which the slow way lets pass
-            damage.note(where, "not JSON: text that is no Unicode")
-    damage.refuse()
-    return target.data()
+            target.add(bytes(without_bom(data)), number, offset)
+        except (Unfit, UnicodeEncodeError) as error:
+            raise Corrupt(f"from line {number}: {_reason(error)}") from None
+        return reading.transcoded(target.data())
+    for number, offset, text in chain(head, texts):
+        reading.at(number, offset)
+        try:
+            target.add(text, number, offset)
+        except (Unfit, UnicodeEncodeError) as error:
+            reading.reject(_reason(error), text)
+    return reading.transcoded(target.data())
 
 
-class _Target:
+def _reason(error: Unfit | UnicodeEncodeError) -> str:
+    """Half of a surrogate pair, which the slow way lets pass, cannot be written."""
+    return str(error) if isinstance(error, Unfit) else "not JSON: text that is no Unicode"
+
+
+class JsonTarget:
     """Where the lines of one file go."""
 
     def __init__(self, signal: str, records: Records) -> None:
@@ -47,37 +61,53 @@ class _Target:
         self._records = records
         self._requests: list[bytes] = []
 
-    def add(self, text: bytes) -> None:
+    def add(self, text: bytes, number: int, offset: int) -> None:
+        """Take the records of this line; Unfit, and nothing of it is taken, if it holds none. Of a list every item is a
+        record of its own."""
+        if type(text) is Overlong:
+            raise Unfit(text.reason)
         value = loaded(text)
         if type(value) is dict and not REQUEST_MEMBERS.keys().isdisjoint(value):
             self._add_request(value if names_are_unique(text, value) else exactly(text))
             return
         value = whole(text, value)
         if type(value) is list:
-            # One by one from the exact reading: there is no text of each to go back to.
-            for index, item in enumerate(exactly(text)):
-                try:
-                    self._add_record(item)
-                except Unfit as error:
-                    raise Unfit(f"item {index}: {error}") from None
+            self._add_items(text, number, offset)
         else:
-            if type(value) is dict and _has_rounded_time(self._records.plans(tuple(value)), list(value.values())):
-                value = exactly(text)
-            self._add_record(value)
+            names, values = self._columns(value)
+            if type(value) is dict and _has_rounded_time(self._records.plans(names), values):
+                names, values = self._columns(exactly(text))
+            self._records.add(names, values)
 
-    def _add_record(self, value: Any) -> None:
+    def _add_items(self, text: bytes, number: int, offset: int) -> None:
+        """One by one from the exact reading: there is no text of each to go back to."""
+        reading = self._records.reading
+        for index, item in enumerate(exactly(text)):
+            if index:
+                reading.at(number, offset)
+            try:
+                self._records.add(*self._columns(item))
+            except (Unfit, UnicodeEncodeError) as error:
+                reading.reject(f"item {index}: {_reason(error)}", text)
+
+    def _columns(self, value: Any) -> tuple[tuple[str, ...], Sequence[Any]]:
+        """Return the names and values of a record's columns, those inside objects under dotted names."""
         if type(value) is dict:
-            self._records.add(tuple(value), list(value.values()))
+            names, values = tuple(value), list(value.values())
         elif type(value) is Members:
-            self._records.add(tuple(name for name, _ in value), [item for _, item in value])
+            names, values = tuple(name for name, _ in value), [item for _, item in value]
         else:
             raise Unfit(f"a record is a JSON object, this is a {_JSON_NAMES[type(value)]}")
+        return dotted(self._records.plans(names), names, values) if has_objects(values) else (names, values)
 
     def _add_request(self, value: Any) -> None:
         names = value if type(value) is dict else (name for name, _ in value)
         found = {REQUEST_MEMBERS[name] for name in names if name in REQUEST_MEMBERS}
         if found != {self._signal}:
-            raise Unfit(f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}")
+            reason = f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}"
+            if len(found) == 1 and not self._requests and not self._records.request.records:
+                raise WrongContent(reason, *found)  # nothing of the object is of the signal that it came as
+            raise Unfit(reason)
         request = write_request(self._signal, value)
         self._records.request.count(len(request), 0)
         self._requests.append(request)
@@ -91,7 +121,7 @@ class _Target:
 _JSON_NAMES = {str: "string", int: "number", float: "number", bool: "boolean", list: "list", type(None): "null"}
 
 
-def _has_rounded_time(plan: Plan, values: list[Any]) -> bool:
+def _has_rounded_time(plan: Plan, values: Sequence[Any]) -> bool:
     """Whether a time, or one of an event, came as a float: its digits must be looked at again."""
     if any(type(values[index]) is float for index in plan.times):
         return True
@@ -104,24 +134,19 @@ def _has_rounded_time(plan: Plan, values: list[Any]) -> bool:
     )
 
 
-def _documents(data: memoryview) -> Iterator[tuple[str, bytes]]:
-    """(where, text) of each line that is not blank, or of the whole file where the first of them is not JSON but the
-    beginning of some."""
-    first = True
-    for number, line in lines(data):
-        text = line.strip(b" \t\r\n")
-        if not text:
-            continue
-        if first and _goes_on(text, data):
-            yield f"from line {number}", bytes(data)
-            return
-        first = False
-        yield f"line {number}", text
+def _texts(data: memoryview) -> Iterator[tuple[int, int, bytes]]:
+    """(number, offset, text) of each line that is not blank."""
+    for number, offset, line in lines(data):
+        text = line if type(line) is Overlong else line.strip(b" \t\r\n")
+        if text:
+            yield number, offset, text
 
 
-def _goes_on(text: bytes, data: memoryview) -> bool:
-    """Whether this first line is the beginning of a document that goes on behind it."""
-    if text[:1] not in b"{[" or len(data) == len(text):
+def _goes_on(head: list[tuple[int, int, bytes]], data: memoryview) -> bool:
+    """Whether the first line is the beginning of a document that goes on behind it. One that is only cut short, before
+    a line that is an object by itself, is not, unless the whole is a document all the same."""
+    text = head[0][2]
+    if text[:1] not in b"{[" or len(head) == 1:
         return False
     try:
         orjson.loads(text)
@@ -130,6 +155,21 @@ def _goes_on(text: bytes, data: memoryview) -> bool:
             return False
     else:
         return False
-    if len(data) > MAX_LINE:
+    large = len(data) > MAX_LINE
+    if _is_object(head[1][2]) and (large or not _is_json(bytes(without_bom(data)))):
+        return False
+    if large:
         raise Corrupt(f"a JSON document over many lines is read up to {MAX_LINE >> 20} MB: write one record per line")
+    return True
+
+
+def _is_object(text: bytes) -> bool:
+    return text[:1] == b"{" and _is_json(text)
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
     return True

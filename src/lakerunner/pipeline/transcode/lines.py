@@ -4,34 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakerunner.model.errors import Corrupt
-
 # As for a field of OTLP: no record is larger.
 MAX_LINE = 64 << 20
 
 _BOM = b"\xef\xbb\xbf"
 _BLOCK = 1 << 20
+_HEAD = 1 << 10
+
+
+class Overlong(bytes):
+    """The beginning of a line that is longer than MAX_LINE: such a line is rejected."""
+
+    @property
+    def reason(self) -> str:
+        return f"longer than {MAX_LINE >> 20} MB"
 
 
 def without_bom(data: memoryview) -> memoryview:
     return data[3:] if data[:3] == _BOM else data
 
 
-def lines(data: memoryview) -> Iterator[tuple[int, bytes]]:
-    """(number, line without its end); only blocks of the data are copied. Corrupt at a line that is too long."""
-    number, rest = 1, b""
-    for start in range(0, len(data), _BLOCK):
+def lines(data: memoryview) -> Iterator[tuple[int, int, bytes]]:
+    """(number, offset in the data, line without its end); a BOM is left out. Only blocks of the data are copied."""
+    number, offset, rest = 1, len(data) - len(without_bom(data)), b""
+    size = 0  # of the line that has begun, all of which is in `rest` unless it is too long
+    for start in range(offset, len(data), _BLOCK):
         first, *others = bytes(data[start : start + _BLOCK]).split(b"\n")
+        size += len(first)
+        rest = rest + first if size <= MAX_LINE else Overlong(rest[:_HEAD])
         if not others:
-            rest += first
-            if len(rest) > MAX_LINE:
-                raise Corrupt(f"line {number} is longer than {MAX_LINE >> 20} MB")
             continue
-        yield number, rest + first
+        yield number, offset, rest
+        offset += size + 1
         *whole, rest = others
         for line in whole:
             number += 1
-            yield number, line
+            yield number, offset, line
+            offset += len(line) + 1
         number += 1
+        size = len(rest)
     if rest:
-        yield number, rest
+        yield number, offset, rest

@@ -36,10 +36,13 @@ def _severity_number(value: Any, _: str) -> bytes | None:
 
 
 class Logs(Records):
-    """`severity_number` stands behind `level`, so that it decides where there are both: the last one counts."""
+    """`severity_number` stands behind `level`, so that it decides where there are both: the last one counts. So does
+    a time of the record itself over `time_before`, the field of one that it gets without."""
 
+    time_before = b""
     signal = "logs"
     attribute_tag = b"\x32"
+    wanted: ClassVar[tuple[str, ...]] = ("timestamp", "message")
     places: ClassVar[Mapping[str, Place]] = {
         "timestamp": time_in(1),
         "observed_timestamp": time_in(11),
@@ -54,8 +57,8 @@ class Logs(Records):
 
     def add(self, names: tuple[str, ...], values: Sequence[Any]) -> None:
         plan = self.plans(names)
-        parts: list[bytes] = []
+        parts: list[bytes] = [self.time_before]
         left = self.placed(plan, values, parts)
-        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts) if left else b""
+        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts)
         record = b"".join(parts)
         self.request.add(resource, b"".join((_RECORD, length(len(record)), record)))

@@ -18,10 +18,13 @@ from google.protobuf.message import DecodeError
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.protobuf import delimited
+from lakerunner.model.time import iso_time
 from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.framed import frames
 from lakerunner.pipeline.transcode.json_text import parsed
 from lakerunner.pipeline.transcode.logs import body, severity
+from lakerunner.pipeline.transcode.plausible import OLDEST_NS, TOO_NEW, doubt
+from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.records import RESOURCE_ATTRIBUTES, SERVICE_NAME, id_in, integer, time_in
 from lakerunner.pipeline.transcode.request import Damage, Request
 from lakerunner.pipeline.transcode.times import LAST_NS, Nanoseconds
@@ -31,41 +34,61 @@ _RECORD, _ATTRIBUTES = b"\x12", b"\x32"
 SERVICE_LABELS = ("service_name", "service", "app", "job")
 LEVEL_LABELS = ("level", "detected_level", "severity")
 _IDS = ((id_in(9, 16), ("trace_id", "traceID", "traceId")), (id_in(10, 8), ("span_id", "spanID", "spanId")))
+_SHOWN_LABELS = 8
 _time = time_in(1)
 
 Pairs = Sequence[tuple[str, Any]]
 
 
 class Entry(NamedTuple):
-    """`ns` is None where no time was given."""
+    """`given_ns` is None where no time was given; `ns` also where OTLP cannot hold it."""
 
     ns: int | None
     line: Any
     metadata: Pairs
+    given_ns: int | None
 
 
-def from_loki_protobuf(signal: str, data: memoryview, _: Columns) -> bytes:
+def from_loki_protobuf(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     """The export request of framed logproto.PushRequest messages."""
-    return _request(signal, data, _streams_of_protobuf)
+    return _request(signal, data, columns, _streams_of_protobuf)
 
 
-def from_loki_json(signal: str, data: memoryview, _: Columns) -> bytes:
+def from_loki_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     """The export request of framed JSON push requests."""
-    return _request(signal, data, _streams_of_json)
+    return _request(signal, data, columns, _streams_of_json)
 
 
-def _request(signal: str, data: memoryview, streams: Any) -> bytes:
+def _request(signal: str, data: memoryview, columns: Columns, streams: Any) -> Transcoded:
     if signal != "logs":
         raise Corrupt(f"Loki push requests hold logs, not {signal}")
-    request, damage = Request(), Damage()
+    request, damage, reading = Request(), Damage(), Reading()
     for at, message in frames(data):
         try:
             for labels, entries in streams(message):
-                _add_stream(request, labels, entries)
+                _add_stream(request, labels, _watched(entries, labels, columns.latest_ns, reading))
         except Unfit as error:
             damage.note(f"the message at byte {at}", str(error))
     damage.refuse()
-    return request.data()
+    return reading.transcoded(request.data())
+
+
+def _watched(entries: Iterable[Entry], labels: Pairs, latest_ns: int | None, reading: Reading) -> Iterator[Entry]:
+    """The same entries; times that are probably wrong are noted, in Loki's words, because doors answer with them."""
+    for entry in entries:
+        kind = "" if entry.given_ns is None else doubt(entry.given_ns, latest_ns)
+        if kind:
+            reading.note(kind, _complaint(entry.given_ns or 0, kind, labels))
+        yield entry
+
+
+def _complaint(ns: int, kind: str, labels: Pairs) -> str:
+    stream = "'{" + ", ".join(f'{name}="{value}"' for name, value in labels[:_SHOWN_LABELS])[:200] + "}'"
+    when = iso_time(ns) if 0 <= ns <= LAST_NS else f"{str(ns)[:40]} ns"
+    if kind == TOO_NEW:
+        return f"entry for stream {stream} has timestamp too new: {when}"
+    oldest = iso_time(OLDEST_NS)
+    return f"entry for stream {stream} has timestamp too old: {when}, oldest acceptable timestamp is: {oldest}"
 
 
 def _add_stream(request: Request, labels: Pairs, entries: Iterable[Entry]) -> None:
@@ -161,8 +184,8 @@ def _text_or_bytes(data: bytes) -> str | bytes:
 def _timed(ns: int | None, line: Any, metadata: list[tuple[str, Any]]) -> Entry:
     """An entry whose time, if OTLP cannot hold it, stays in its metadata."""
     if ns is not None and not 0 < ns <= LAST_NS:
-        return Entry(None, line, [*metadata, ("timestamp", str(ns))])
-    return Entry(ns, line, metadata)
+        return Entry(None, line, [*metadata, ("timestamp", str(ns))], ns)
+    return Entry(ns, line, metadata, ns)
 
 
 # ---- JSON

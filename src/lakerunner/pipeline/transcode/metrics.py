@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from lakerunner.model.protobuf import delimited, length, tag
 from lakerunner.pipeline.transcode.columns import Columns
+from lakerunner.pipeline.transcode.reading import Reading
 from lakerunner.pipeline.transcode.records import Kept, Place, Records, integer, time_in
 from lakerunner.pipeline.transcode.values import Unfit
 
@@ -33,10 +34,11 @@ _YES_NO = {"true": True, "1": True, "false": False, "0": False}
 class Metrics(Records):
     signal = "metrics"
     attribute_tag = b"\x3a"
+    wanted: ClassVar[tuple[str, ...]] = ("timestamp",)
     places: ClassVar[Mapping[str, Place]] = {"timestamp": time_in(3), "start": time_in(2)}
 
-    def __init__(self, columns: Columns) -> None:
-        super().__init__(columns)
+    def __init__(self, columns: Columns, reading: Reading) -> None:
+        super().__init__(columns, reading)
         self._points: dict[tuple[bytes, bytes, bytes, bytes], bytearray] = {}
 
     def add(self, names: tuple[str, ...], values: Sequence[Any]) -> None:

@@ -2,8 +2,8 @@
 
 Structs and maps become columns with dotted names, lists arrays. Numbers, booleans, strings and binaries keep their
 type; what OTLP has no type for becomes text that says it all: timestamps as RFC 3339, dates and times of day likewise,
-decimals as digits, durations as `1500ms`. Null is no value. A column that is a field of its own as a whole (attributes,
-resource, events, links) stays whole.
+decimals as digits, durations as `1500ms`. Null is no value. Columns that are a field as a whole
+(`nested.py`) stay whole.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.pipeline.transcode.columns import Columns
+from lakerunner.pipeline.transcode.nested import whole_columns
+from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.records import Records
 from lakerunner.pipeline.transcode.request import Damage
 from lakerunner.pipeline.transcode.signals import RECORDS
@@ -23,21 +25,22 @@ from lakerunner.pipeline.transcode.times import LAST_NS, UNITS, Nanoseconds
 from lakerunner.pipeline.transcode.values import ABSENT, MAX_NESTING, Members, Unfit
 
 _ROWS = 1024  # at a time
-_WHOLE = ("attributes", "resource", "events", "links")
 
 Values = list[Any]
 
 
-def from_parquet(signal: str, data: memoryview, columns: Columns) -> bytes:
+def from_parquet(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     """The export request of these rows."""
-    records, damage = RECORDS[signal](columns), Damage()
+    reading, damage = Reading(), Damage()
+    records = RECORDS[signal](columns, reading)
     for row, names, values in _read(data, records):
+        reading.at(row, 0)
         try:
             records.add(names, values)
         except Unfit as error:
             damage.note(f"row {row}", str(error))
     damage.refuse()
-    return records.data()
+    return reading.transcoded(records.data())
 
 
 def _read(data: memoryview, records: Records) -> Iterator[tuple[int, tuple[str, ...], Sequence[Any]]]:
@@ -80,12 +83,9 @@ def _dictionaries(metadata: Any) -> Iterator[Any]:
 
 def _rows(batch: pa.RecordBatch, records: Records) -> Iterator[tuple[tuple[str, ...], Sequence[Any]]]:
     """(names, values) of each row."""
-    whole = {batch.schema.names[index] for index in _whole(batch.schema.names, records)}
-    flat = [
-        leaf
-        for name, array in zip(batch.schema.names, batch.columns, strict=True)
-        for leaf in _flat(name, array, whole)
-    ]
+    outer = batch.schema.names
+    whole = {outer[index] for index in whole_columns(records.plans(tuple(outer)), outer)}
+    flat = [leaf for name, array in zip(outer, batch.columns, strict=True) for leaf in _flat(name, array, whole)]
     plain = [(name, array) for name, array in flat if name in whole or not pa.types.is_map(array.type)]
     maps = [(name, _values(array)) for name, array in flat if name not in whole and pa.types.is_map(array.type)]
     names = tuple(name for name, _ in plain)
@@ -101,11 +101,6 @@ def _rows(batch: pa.RecordBatch, records: Records) -> Iterator[tuple[tuple[str, 
     for index, row in enumerate(rows):
         more = [(f"{name}.{key}", value) for name, of in maps if of[index] is not ABSENT for key, value in of[index]]
         yield (*names, *(name for name, _ in more)), [*row, *(value for _, value in more)]
-
-
-def _whole(names: list[str], records: Records) -> list[int]:
-    at = records.plans(tuple(names)).at
-    return [at[field] for field in _WHOLE if field in at]
 
 
 def _flat(name: str, array: pa.Array, whole: set[str], level: int = 0) -> Iterator[tuple[str, pa.Array]]:

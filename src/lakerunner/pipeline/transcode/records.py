@@ -10,11 +10,15 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from lakerunner.model.protobuf import FIXED32, FIXED64, delimited, length, tag
-from lakerunner.pipeline.transcode.columns import Columns, Plan, Plans
+from lakerunner.model.time import iso_time
+from lakerunner.pipeline.transcode.columns import TIMES, Columns, Plan, Plans
 from lakerunner.pipeline.transcode.json_text import inside
+from lakerunner.pipeline.transcode.plausible import doubt
+from lakerunner.pipeline.transcode.reading import Reading
 from lakerunner.pipeline.transcode.request import Request
 from lakerunner.pipeline.transcode.times import instant
 from lakerunner.pipeline.transcode.values import (
@@ -33,6 +37,7 @@ RESOURCE_ATTRIBUTES = b"\x0a"  # of a Resource
 _VALUE = b"\x12"  # of a KeyValue
 _INTEGER = re.compile(r"[+-]?\d{1,20}", re.ASCII)
 _MAX_SERVICES = 4096
+_IDS = ("trace_id", "span_id", "parent_span_id")
 
 
 class Kept(bytes):
@@ -66,18 +71,29 @@ def text_in(field: int) -> Place:
     return lambda value, _: delimited(field_tag, value.encode()) if isinstance(value, str) else None
 
 
-def time_in(field: int) -> Place:
-    field_tag = tag(field, FIXED64)
-    pack = struct.Struct("<Q").pack
+_pack_time = struct.Struct("<Q").pack
 
-    def place(value: Any, unit: str) -> bytes | None:
-        found = instant(value, unit)
+
+@dataclass(frozen=True)
+class TimeIn:
+    """The place of a time; dates without a year lie near `near_ns`. `watch` sees each time that is placed."""
+
+    tag: bytes
+    near_ns: int | None = None
+    watch: Callable[[int], None] | None = None
+
+    def __call__(self, value: Any, unit: str) -> bytes | None:
+        found = instant(value, unit, self.near_ns)
         if found is None:
             return None
-        data = field_tag + pack(found.ns)
+        if self.watch is not None:
+            self.watch(found.ns)
+        data = self.tag + _pack_time(found.ns)
         return data if found.exact else Kept(data)
 
-    return place
+
+def time_in(field: int) -> TimeIn:
+    return TimeIn(tag(field, FIXED64))
 
 
 def id_in(field: int, size: int) -> Place:
@@ -117,10 +133,16 @@ class Records(ABC):
 
     signal: ClassVar[str]
     attribute_tag: ClassVar[bytes]
+    row_time: ClassVar[str] = "timestamp"  # the field that is the time of the row
     places: ClassVar[Mapping[str, Place]]  # fields that stand in the item itself
+    wanted: ClassVar[tuple[str, ...]]  # fields without which something is guessed, so it is noted
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, reading: Reading) -> None:
+        self.reading = reading
         self.plans = Plans(self.signal, columns)
+        self.near_ns = columns.near_ns
+        self._latest_ns = columns.latest_ns
+        self._places = {name: self._own_place(name, place) for name, place in self.places.items()}
         self.request = Request()
         self._heads = short_heads(self.attribute_tag)
         self._services: dict[str, bytes] = {}
@@ -132,21 +154,39 @@ class Records(ABC):
     def data(self) -> bytes:
         return self.request.data()
 
+    def _own_place(self, field: str, place: Place) -> Place:
+        """Return the place of this field in this object's records."""
+        if not isinstance(place, TimeIn):
+            return place
+        return replace(place, near_ns=self.near_ns, watch=self._watch_time if field == self.row_time else None)
+
+    def _watch_time(self, ns: int) -> None:
+        kind = doubt(ns, self._latest_ns)
+        if kind:
+            self.reading.note(kind, f"the record has the time {iso_time(ns)}")
+
     def placed(self, plan: Plan, values: Sequence[Any], parts: list[bytes]) -> dict[str, Any]:
         """Append to `parts` what stands in the item itself: its own fields, and the columns that are no field.
         What comes back are the fields that are still to be placed, by name."""
-        places = self.places
+        places = self._places
         open_fields: dict[str, Any] = {}
         for field, index, unit in plan.fields:
             value = values[index]
             if value is ABSENT:
+                if field in self.wanted:
+                    self._note_missing(field)
                 continue
             place = places.get(field)
             data = None if place is None else place(value, unit)
             if data is not None:
                 parts.append(data)
+            elif place is not None:
+                self._note_misfit(field, value)
             if type(data) is not bytes:
                 open_fields[field] = value
+        for field in self.wanted:
+            if field not in plan.at:
+                self._note_missing(field)
         heads = self._heads
         for index, key in plan.rest:
             value = values[index]
@@ -160,6 +200,16 @@ class Records(ABC):
                 before = _VALUE + length(len(content))
                 parts += (self.attribute_tag, length(len(key) + len(before) + len(content)), key, before, content)
         return open_fields
+
+    def _note_missing(self, field: str) -> None:
+        self.reading.note(f"no {field}", f"no column is the {field}")
+
+    def _note_misfit(self, field: str, value: Any) -> None:
+        """Note a value that says something, and not what its field holds: the column stays an attribute."""
+        if field in TIMES:
+            self.reading.note("time not understood", f"{field} {str(value)[:80]!r} is not a time")
+        elif field in _IDS and isinstance(value, str) and value.strip("0"):
+            self.reading.note("id not hex", f"{field} {value[:80]!r} is not hex digits of an id")
 
     def close(self, open_fields: dict[str, Any], names: Mapping[str, str], parts: list[bytes]) -> bytes:
         """Take the attributes, the resource and the service of the fields that are left, and make attributes of all
@@ -182,6 +232,8 @@ class Records(ABC):
             del open_fields["resource"]
         service = open_fields.get("service")
         if named or not isinstance(service, str):
+            if not named:
+                self._note_missing("service")
             return content
         del open_fields["service"]
         found = self._services.get(service)

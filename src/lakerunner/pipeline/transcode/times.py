@@ -1,18 +1,18 @@
 """Instants and durations as people write them, as exact nanoseconds.
 
-Comes in: integers, floats, decimal digits, RFC 3339 text. Goes out: nanoseconds since the epoch, and whether they say
-all that the input said. No float is ever multiplied: digits are moved. What cannot be an OTLP time (1970-01-01 itself,
-which means unset there, anything before it, anything past 2262) gives None, as does what cannot be read at all.
+Comes in: integers, floats, decimal digits, dates in the forms of `dates.py`. Goes out: nanoseconds since the epoch, and
+whether they say all that the input said. No float is ever multiplied: digits are moved. What cannot be an OTLP time
+(1970-01-01 itself, which means unset there, anything before it, anything past 2262) gives None, as does what cannot be
+read at all.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import date
 from decimal import Context, Decimal, InvalidOperation
-from functools import lru_cache
 from typing import Any, NamedTuple
 
+from lakerunner.pipeline.transcode.dates import moment
 from lakerunner.pipeline.transcode.values import Written
 
 UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -21,9 +21,6 @@ LAST_NS = 2**63 - 2  # the last time that a segment can hold
 _MAX_TEXT = 64
 _EXACT = Context(prec=2 * _MAX_TEXT)
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_RFC3339 = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?\s?(?:[Zz]|UTC|([+-])(\d\d):?(\d\d))?", re.ASCII
-)
 _DURATION = re.compile(r"([+-]?\d+(?:\.\d*)?)\s?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _DURATION_NS = {**UNITS, "µs": 10**3, "μs": 10**3, "m": 60 * 10**9, "h": 3600 * 10**9}
 
@@ -41,8 +38,9 @@ class Instant(NamedTuple):
     exact: bool
 
 
-def instant(value: Any, unit: str = "") -> Instant | None:
-    """The instant this value names; of a number in this unit, or the one its magnitude suggests."""
+def instant(value: Any, unit: str = "", near_ns: int | None = None) -> Instant | None:
+    """Return the instant this value names: a number in this unit, or in the one its magnitude suggests; a date without
+    a year in the year in which it lies nearest to `near_ns`, None without that."""
     kind = type(value)
     if kind is int:
         return _of_integer(value, unit)
@@ -50,10 +48,8 @@ def instant(value: Any, unit: str = "") -> Instant | None:
         if len(value) > _MAX_TEXT:
             return None
         text = value.strip()
-        found = _RFC3339.fullmatch(text)
-        if found:
-            return _of_date(found)
-        return _of_number(text, unit)
+        found = moment(text, near_ns)
+        return _placed(found.ns, "", found.exact) if found else _of_number(text, unit)
     if kind is float:
         return _of_number(repr(value), unit)
     if kind is Nanoseconds:
@@ -107,33 +103,5 @@ def _of_number(text: str, unit: str) -> Instant | None:
     return _placed(whole, unit, whole == scaled)
 
 
-def _of_date(found: re.Match[str]) -> Instant | None:
-    day, hour, minute, second, fraction, sign, hours, minutes = found.groups()
-    start = _day_seconds(day)
-    if start is None or hour > "23" or minute > "59" or second > "60":
-        return None
-    seconds = start + int(hour) * 3600 + int(minute) * 60 + int(second)
-    if sign:
-        if hours > "23" or minutes > "59":
-            return None
-        offset = int(hours) * 3600 + int(minutes) * 60
-        seconds += offset if sign == "-" else -offset
-    exact = second != "60"
-    ns = seconds * 10**9
-    if fraction:
-        ns += int(fraction[:9].ljust(9, "0"))
-        exact = exact and not fraction[9:].strip("0")
-    return _placed(ns, "", exact)
-
-
 def _placed(ns: int, unit: str, exact: bool) -> Instant | None:
     return Instant(ns, unit, exact) if 0 < ns <= LAST_NS else None
-
-
-@lru_cache(maxsize=512)
-def _day_seconds(text: str) -> int | None:
-    """Seconds from the epoch to the start of this day; None if there is no such day."""
-    try:
-        return (date.fromisoformat(text).toordinal() - date(1970, 1, 1).toordinal()) * 86_400
-    except ValueError:
-        return None

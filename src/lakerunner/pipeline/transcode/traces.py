@@ -52,6 +52,8 @@ _EVENT_ATTRIBUTES, _LINK_ATTRIBUTES = b"\x1a", b"\x22"
 class Traces(Records):
     signal = "traces"
     attribute_tag = b"\x4a"
+    row_time = "start"
+    wanted: ClassVar[tuple[str, ...]] = ("start",)
     places: ClassVar[Mapping[str, Place]] = {
         "trace_id": id_in(1, 16),
         "span_id": id_in(2, 8),
@@ -69,25 +71,23 @@ class Traces(Records):
         parts: list[bytes] = []
         left = self.placed(plan, values, parts)
         if "duration" in left:
-            _place_end(plan, values, left, parts)
+            start, end = (self._instant(field, plan, values) for field in ("start", "end"))
+            if start is not None and end is None:
+                _place_end(start, plan.units.get("duration", ""), left, parts)
         if "status" in left or "status_message" in left:
             _place_status(left, parts)
         _place_items("events", _event, left, parts)
         _place_items("links", _link, left, parts)
-        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts) if left else b""
+        resource = self.close(left, {field: names[plan.at[field]] for field in left}, parts)
         self.request.add(resource, delimited(_SPAN, b"".join(parts)))
 
+    def _instant(self, field: str, plan: Plan, values: Sequence[Any]) -> Instant | None:
+        index = plan.at.get(field)
+        return None if index is None else instant(values[index], plan.units.get(field, ""), self.near_ns)
 
-def _instant_of(field: str, plan: Plan, values: Sequence[Any]) -> Instant | None:
-    index = plan.at.get(field)
-    return None if index is None else instant(values[index], plan.units.get(field, ""))
 
-
-def _place_end(plan: Plan, values: Sequence[Any], left: dict[str, Any], parts: list[bytes]) -> None:
-    start = _instant_of("start", plan, values)
-    if start is None or _instant_of("end", plan, values) is not None:
-        return
-    long = duration_ns(left["duration"], plan.units.get("duration", "") or start.unit)
+def _place_end(start: Instant, unit: str, left: dict[str, Any], parts: list[bytes]) -> None:
+    long = duration_ns(left["duration"], unit or start.unit)
     if long is not None and start.ns + long <= LAST_NS:
         parts.append(_END + struct.pack("<Q", start.ns + long))
         del left["duration"]

@@ -31,7 +31,7 @@ def check_sources(lake: Lake, scope: Scope, found: Findings) -> None:
         found.add(scope.finding(CHECK_SOURCES, NOTE, what, seen.oldest or "", to_do))
     if failed is not None and failed.count:
         what = f"{failed.count} raw objects are set aside"
-        to_do = "`lakerunner objects --state failed` says why; `--retry` sends them again"
+        to_do = "`lakerunner objects --state failed` says why; `--retry` sends them again, `dismiss KEY` ends one"
         found.add(scope.finding(CHECK_SOURCES, NOTE, what, failed.oldest or "", to_do))
 
 

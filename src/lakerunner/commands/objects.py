@@ -1,0 +1,91 @@
+"""`lakerunner objects`: what became of raw objects, which lines of them were rejected, and how one ends by hand."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakerunner.commands.options import EPILOG, settings_of
+from lakerunner.commands.options import home as home_option
+
+if TYPE_CHECKING:
+    from lakerunner.services.client import Client
+
+STATES = ["seen", "done", "partial", "failed", "dismissed"]
+_url = click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
+_key = click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
+_format = click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+
+
+@click.group(epilog=EPILOG, invoke_without_command=True)
+@home_option
+@_url
+@_key
+@click.option("--state", type=click.Choice(STATES), help="Only objects in this state.")
+@click.option("--path", metavar="PREFIX", help="Only objects whose key begins so, or matches if it has * or ?.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@_format
+@click.option("--retry", is_flag=True, help="Send all failed objects again.")
+@click.pass_context
+def objects(context: click.Context, /, **options: Any) -> None:
+    """What became of raw objects, newest first.
+
+    \b
+    seen       on its way
+    done       all of it is ingested, with notes on what was guessed
+    partial    ingested, but for lines that could not be read
+    failed     set aside, with the reason
+    dismissed  it had failed, and a newer version is done or somebody has looked at it
+
+    \b
+    lakerunner objects --state failed                what is set aside, and why
+    lakerunner objects --path 'otel-raw/acme/*.csv'  objects by their key
+    lakerunner objects rejects KEY                   lines that could not be read
+    lakerunner objects dismiss KEY                   end one that failed, or was read in part
+    """
+    from lakerunner.services.show_objects import show_objects
+
+    if context.invoked_subcommand:
+        return
+    client = _client(context)
+    if options["retry"]:
+        click.echo(f"{client.retry()} objects go again")
+        return
+    params = {"state": options["state"], "key": options["path"], "limit": options["limit"]}
+    show_objects(client.objects(params), options["form"], sys.stdout)
+
+
+def _client(context: click.Context) -> Client:
+    """By the options of the command or, where it has none, of the group."""
+    from lakerunner.services.client import Client
+
+    given = (context.parent.params if context.parent else {}) | {k: v for k, v in context.params.items() if v}
+    return Client.find(settings_of({"home": given.get("home")}), given.get("url"), given.get("key"))
+
+
+@objects.command(epilog=EPILOG)
+@click.argument("object_key", metavar="KEY")
+@home_option
+@_url
+@_key
+@_format
+@click.pass_context
+def rejects(context: click.Context, /, object_key: str, form: str, **_connection: Any) -> None:
+    """Lines of the object KEY that could not be read: the first 100, with number, offset, reason and beginning."""
+    from lakerunner.services.show_objects import show_rejects
+
+    show_rejects(_client(context).rejects(object_key), form, sys.stdout)
+
+
+@objects.command(epilog=EPILOG)
+@click.argument("object_key", metavar="KEY")
+@home_option
+@_url
+@_key
+@click.pass_context
+def dismiss(context: click.Context, /, object_key: str, **_connection: Any) -> None:
+    """End the object KEY by hand: failed becomes dismissed, partial becomes done. Nothing is deleted."""
+    count = _client(context).dismiss(object_key)
+    click.echo(f"{count} versions dismissed" if count else f"no version of {object_key} is failed or partial")

@@ -1,0 +1,151 @@
+"""Dates as logs write them: one table of forms, each a pattern and how its parts make seconds since the epoch.
+
+Comes in: text. Goes out: nanoseconds, and whether they say all that the text said. Every pattern has three groups: the
+text down to the second, the digits behind the second, the zone. The first and the last are remembered, because lines
+that stand together share them. A time without a zone is UTC; one without a year gets the year in which it lies nearest
+to a reference that the caller passes, never to the clock. docs/formats/inputs.md shows these forms to users.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from functools import lru_cache
+from typing import NamedTuple
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
+_MONTH = f"(?:{'|'.join(_MONTH_NAMES)})"
+_CLOCK = r"\d\d:\d\d:\d\d"
+_FRACTION = r"(?:[.,](\d+))?"
+_ZONE = r"\s?([Zz]|UTC|GMT|[+-]\d\d:?\d\d|(?<=\d)[+-]\d\d)?"  # hours alone, as PostgreSQL writes them, without a space
+_DAY_NAME = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_LONG_DAY_NAME = "(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)"
+_YEARS_AROUND = 8  # February 29th is missing for up to seven years (1897 to 1903, 2097 to 2103)
+
+
+class Moment(NamedTuple):
+    """Nanoseconds since the epoch; `exact` is False where digits below them, or a leap second, could not be kept."""
+
+    ns: int
+    exact: bool
+
+
+class Form(NamedTuple):
+    """`seconds` makes seconds of the first group, as if it were UTC; None where there is no such date. Its second
+    argument is the reference in ns, for forms without a year. `year_last`: the third group is not a zone but a year."""
+
+    pattern: str
+    seconds: Callable[[str, int | None], int | None]
+    year_last: bool = False
+
+    def moment(self, down_to_second: str, fraction: str | None, zone: str | None, near_ns: int | None) -> Moment | None:
+        """Return the time that these parts of a match name; None where there is no such time."""
+        exact = down_to_second[-2:] != "60"
+        if self.year_last:
+            down_to_second, zone = f"{down_to_second} {zone}", ""
+        seconds = _remembered(self.seconds, down_to_second, near_ns)
+        offset = _offset(zone or "")
+        if seconds is None or offset is None:
+            return None
+        ns = (seconds - offset) * 10**9
+        if not fraction:
+            return Moment(ns, exact)
+        return Moment(ns + int(fraction[:9].ljust(9, "0")), exact and not fraction[9:].strip("0"))
+
+
+@lru_cache(maxsize=4096)
+def _remembered(seconds: Callable[[str, int | None], int | None], text: str, near_ns: int | None) -> int | None:
+    return seconds(text, near_ns)
+
+
+@lru_cache(maxsize=512)
+def _offset(zone: str) -> int | None:
+    """Return the seconds that this zone is ahead of UTC; None where there is no such zone."""
+    if zone[:1] not in ("+", "-"):
+        return 0
+    hours, minutes = zone[1:3], zone[3:].lstrip(":") or "00"
+    if hours > "23" or minutes > "59":
+        return None
+    offset = int(hours) * 3600 + int(minutes) * 60
+    return offset if zone[0] == "+" else -offset
+
+
+def _at(year: int, month: int, day: int, clock: str) -> int | None:
+    """Return the seconds from the epoch to this day's `12:00:00`; a leap second is taken as the one behind it."""
+    hour, minute, second = clock[:2], clock[3:5], clock[6:8]
+    if hour > "23" or minute > "59" or second > "60":
+        return None
+    try:
+        days = date(year, month, day).toordinal() - _EPOCH
+    except ValueError:
+        return None
+    return days * 86_400 + int(hour) * 3600 + int(minute) * 60 + int(second)
+
+
+def _iso(text: str, _: int | None) -> int | None:
+    return _at(int(text[:4]), int(text[5:7]), int(text[8:10]), text[11:])
+
+
+def _day(text: str, _: int | None) -> int | None:
+    return _at(int(text[:4]), int(text[5:7]), int(text[8:10]), "00:00:00")
+
+
+def _access_log(text: str, _: int | None) -> int | None:
+    return _at(int(text[7:11]), _MONTHS[text[3:6]], int(text[:2]), text[12:])
+
+
+def _http(text: str, _: int | None) -> int | None:
+    return _at(int(text[-13:-9]), _MONTHS[text[-17:-14]], int(text[:-18]), text[-8:])
+
+
+def _rfc850(text: str, _: int | None) -> int | None:
+    year = int(text[7:9])
+    return _at(year + (1900 if year >= 70 else 2000), _MONTHS[text[3:6]], int(text[:2]), text[10:])
+
+
+def _syslog(text: str, near_ns: int | None) -> int | None:
+    return _nearest(_MONTHS[text[:3]], int(text[4:-9]), text[-8:], near_ns)
+
+
+def _asctime(text: str, _: int | None) -> int | None:
+    return _at(int(text[-4:]), _MONTHS[text[:3]], int(text[4:-14]), text[-13:-5])
+
+
+def _klog(text: str, near_ns: int | None) -> int | None:
+    return _nearest(int(text[:2]), int(text[2:4]), text[5:], near_ns)
+
+
+def _nearest(month: int, day: int, clock: str, near_ns: int | None) -> int | None:
+    """Return the time of this day in the year in which it lies nearest to the reference."""
+    if near_ns is None:
+        return None
+    near = near_ns // 10**9
+    year = date.fromordinal(_EPOCH + near // 86_400).year
+    found = (_at(one, month, day, clock) for one in range(year - _YEARS_AROUND, year + _YEARS_AROUND + 1))
+    return min((one for one in found if one is not None), key=lambda one: abs(one - near), default=None)
+
+
+ISO = Form(rf"(\d{{4}}-\d\d-\d\d[Tt ]{_CLOCK}){_FRACTION}{_ZONE}", _iso)
+SLASHES = Form(rf"(\d{{4}}/\d\d/\d\d[T ]{_CLOCK}){_FRACTION}{_ZONE}", _iso)
+ACCESS_LOG = Form(rf"(\d\d/{_MONTH}/\d{{4}}:{_CLOCK}){_FRACTION}{_ZONE}", _access_log)
+HTTP = Form(rf"{_DAY_NAME}, (\d\d? {_MONTH} \d{{4}} {_CLOCK}){_FRACTION}{_ZONE}", _http)
+RFC850 = Form(rf"{_LONG_DAY_NAME}, (\d\d-{_MONTH}-\d\d {_CLOCK}){_FRACTION}{_ZONE}", _rfc850)
+ASCTIME = Form(rf"{_DAY_NAME} ({_MONTH} [ \d]?\d {_CLOCK}){_FRACTION} (\d{{4}})", _asctime, year_last=True)
+SYSLOG = Form(rf"({_MONTH} [ \d]?\d {_CLOCK}){_FRACTION}()", _syslog)
+KLOG = Form(rf"[IWEF](\d{{4}} {_CLOCK}){_FRACTION}()", _klog)
+DAY = Form(r"(\d{4}-\d\d-\d\d)()()", _day)
+
+FORMS = (ISO, SLASHES, ACCESS_LOG, HTTP, RFC850, ASCTIME, SYSLOG, KLOG, DAY)
+_WHOLE = tuple((form, re.compile(form.pattern, re.ASCII)) for form in FORMS)
+
+
+def moment(text: str, near_ns: int | None = None) -> Moment | None:
+    """Return the time that this whole text names in one of the forms."""
+    for form, pattern in _WHOLE:
+        found = pattern.fullmatch(text)
+        if found:
+            return form.moment(found[1], found[2], found[3], near_ns)
+    return None
