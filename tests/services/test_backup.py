@@ -33,6 +33,7 @@ from lakerunner.services.backup.take import BackupRequest, run_backup
 from lakerunner.services.lister import Lister, Newcomers
 from lakerunner.settings import Settings
 from servers.postgres import drop_database, fresh_database
+from servers.seaweedfs import S3Server
 from suites.checked import ORG, CheckedLake, checked_lake, logs_of, points_of, spans_of
 
 RAW = "otel-raw/default/edge/"
@@ -237,6 +238,10 @@ def test_parts_can_be_left_out(lake: CheckedLake, place: LocalStore, empty: Sett
     assert (index.files, index.raw_objects, index.index_only) == (0, 0, True)
     with pytest.raises(UserError, match=f"backup {index.name} is of the index only: name the store"):
         run_restore(replace(empty, store=""), place, index.name, str)
+    with psycopg.connect(empty.database_url) as connection:
+        connection.execute("DROP SCHEMA lrdb CASCADE")
+    run_restore(replace(empty, store=lake.settings.store), place, index.name, str)
+    assert rows_of(empty.database_url) == rows_of(lake.settings.database_url)
 
 
 def cut(place: LocalStore, key: str) -> None:
@@ -292,6 +297,23 @@ def test_what_is_there_already_is_not_restored_over(lake: CheckedLake, place: Lo
     with pytest.raises(UserError, match=f"{home} is not empty: restore into a --home that is new"):
         run_restore(Settings(home=home), place, None, str)
     assert not (home / "restoring").exists()
+
+
+@pytest.mark.heavy
+def test_buckets(lake: CheckedLake, place: LocalStore, empty: Settings, s3_server: S3Server) -> None:
+    """To S3 and from there to a lake in S3, whose names and etags are others; then of that lake, to files."""
+    backups, bucket = s3_server.address("backups"), s3_server.address("restored")
+    made = back_up(lake, open_store(backups))
+    remote = replace(empty, store=bucket.url, store_options=dict(bucket.options))
+    run_restore(remote, open_store(backups), None, str)
+    store = open_store(bucket)
+    assert {meta.key: meta.size for meta in store.list("")} == {meta.key: meta.size for meta in lake.store.list("")}
+    assert listed_anew(remote, store) == [KEYS[2]]
+    with pytest.raises(UserError, match=f"store {bucket.url} is not empty"):
+        run_restore(replace(remote, database_url=empty.database_url), open_store(backups), None, str)
+    again = run_backup(remote, place, BackupRequest(), str)
+    assert (again.bucket, again.files, again.file_bytes) == ("restored", made.files, made.file_bytes)
+    assert {meta.key for meta in place.list("raw/")} == {meta.key for meta in open_store(backups).list("raw/")}
 
 
 def test_a_server_of_another_version(

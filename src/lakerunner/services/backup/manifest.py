@@ -29,8 +29,8 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Manifest:
-    """`postgres` is the major version of the server, `migration` the last of the index, `bucket` the store's name for
-    itself. `lost`: raw objects that waited to be ingested and were not in the store."""
+    """`time` is that of the dump, `postgres` the major version of the server, `migration` the last of the index,
+    `bucket` the store's name for itself. `lost`: raw objects that waited to be ingested and were not in the store."""
 
     name: str
     time: str

@@ -57,8 +57,9 @@ class BackupRequest:
 
 @dataclass(frozen=True)
 class _Moment:
-    """The index as it was dumped."""
+    """When the index was dumped, and of what versions it is."""
 
+    time: str
     postgres: int
     migration: str
 
@@ -114,11 +115,12 @@ class Backup:
             for root in self.settings.routes.roots:
                 catalog.add(Entry(m.key, RAW, m.size, m.etag, m.modified_ns) for m in self.store.list(root))
         with self.index.snapshot() as snapshot:
+            time = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
             say("dumping the index")
             snapshot.dump(self.work / DUMP)
             if not request.index_only:
                 self._name(catalog, snapshot, without_raw=request.without_raw)
-            return _Moment(snapshot.postgres, snapshot.migration)
+            return _Moment(time, snapshot.postgres, snapshot.migration)
 
     def _name(self, catalog: Catalog, snapshot: Snapshot, *, without_raw: bool) -> None:
         bucket = self.store.bucket
@@ -157,7 +159,7 @@ class Backup:
         dump = self.work / DUMP
         return Manifest(
             name=name,
-            time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            time=moment.time,
             postgres=moment.postgres,
             migration=moment.migration,
             bucket=self.store.bucket,
