@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +34,7 @@ from lakerunner.services.backup.restore import run_restore
 from lakerunner.services.backup.take import BackupRequest, run_backup
 from lakerunner.services.lister import Lister, Newcomers
 from lakerunner.settings import Settings
+from servers.lake import wait_until
 from servers.postgres import drop_database, fresh_database
 from servers.seaweedfs import S3Server
 from suites.checked import ORG, CheckedLake, checked_lake, logs_of, points_of, spans_of
@@ -342,9 +345,9 @@ def test_a_server_that_is_newer_than_pg_dump_is_named(lake: CheckedLake) -> None
 def test_a_dump_that_cannot_be_loaded_leaves_nothing_and_says_why(
     lake: CheckedLake, place: LocalStore, empty: Settings, tmp_path: Path
 ) -> None:
+    made = back_up(lake, place)
     with psycopg.connect(empty.database_url) as connection:
         connection.execute("CREATE SCHEMA lrdb")
-    made = back_up(lake, place)
     dump = tmp_path / "index.dump"
     dump.write_bytes(place.get(f"backups/{made.name}/index.dump", max_bytes=1 << 20))
     index = Index.open(empty.database_url, connections=2)
@@ -352,11 +355,49 @@ def test_a_dump_that_cannot_be_loaded_leaves_nothing_and_says_why(
         index.restored.load(dump)
     with psycopg.connect(empty.database_url) as connection:
         connection.execute("DROP SCHEMA lrdb")
+    index.restored.load(dump)  # and killed then: raw objects are not recorded as the new store has them
+    with pytest.raises(UserError, match="was being restored from a backup, and that was not finished: drop schema"):
+        index.migrate()
+    with psycopg.connect(empty.database_url) as connection:
+        connection.execute("DROP SCHEMA lrdb CASCADE")
     dump.write_bytes(dump.read_bytes()[: made.dump_bytes - 1000])
     with pytest.raises(Unavailable, match="pg_restore failed: pg_restore: error: "):
         index.restored.load(dump)
     index.restored.refuse_used()
     index.close()
+
+
+def test_a_restore_that_is_killed_while_it_loads_leaves_nothing(
+    lake: CheckedLake, empty: Settings, tmp_path: Path
+) -> None:
+    """psql is held up until its loader is dead, with more to come than a pipe holds: then its input ends."""
+    lake.sql(
+        "INSERT INTO lrdb.outbox (topic, payload) SELECT 't', repeat('x', 1000)::bytea FROM generate_series(1, 500)"
+    )
+    with lake.index.snapshot() as snapshot:
+        snapshot.dump(tmp_path / "index.dump")
+    load = (
+        "import sys, pathlib; from lakerunner.index.programs import load_dump; "
+        "load_dump(sys.argv[1], pathlib.Path(sys.argv[2]), b'SELECT 1')"
+    )
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'psql'"
+    with (
+        psycopg.connect(empty.database_url) as holder,
+        psycopg.connect(empty.database_url, autocommit=True) as connection,
+    ):
+
+        def count(condition: str) -> int:
+            row = connection.execute(f"{sessions} AND {condition}".encode()).fetchone()
+            return int(row[0]) if row else 0
+
+        holder.execute("CREATE SCHEMA lrdb")
+        command = [sys.executable, "-c", load, empty.database_url, str(tmp_path / "index.dump")]
+        with subprocess.Popen(command) as loader:
+            wait_until(lambda: count("wait_event_type = 'Lock'") == 1, "psql at the lock", 60)
+            loader.kill()
+        holder.rollback()
+        wait_until(lambda: count("true") == 0, "the end of psql", 60)
+        assert connection.execute("SELECT to_regnamespace('lrdb')").fetchone() == (None,)
 
 
 def test_the_commands(lake: CheckedLake, empty: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

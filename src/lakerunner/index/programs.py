@@ -38,10 +38,10 @@ def programs() -> Path:
 @cache
 def major_version() -> int:
     """Return the major version of PostgreSQL that the programs are of."""
-    said = subprocess.run([programs() / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"\) (\d+)", said)
+    output = subprocess.run([programs() / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\) (\d+)", output)
     if found is None:
-        raise Unavailable(f"the embedded PostgreSQL does not state its version: {said.strip()!r}")
+        raise Unavailable(f"the embedded PostgreSQL does not state its version: {output.strip()!r}")
     return int(found[1])
 
 
@@ -54,39 +54,42 @@ def run_pg_dump(url: str, options: Sequence[str]) -> None:
         raise _failed("pg_dump", done.stderr.decode(errors="replace"))
 
 
-def load_dump(url: str, dump: Path) -> None:
-    """Have pg_restore write the dump as a script, and psql run it in one transaction; Unavailable if either fails.
+def load_dump(url: str, dump: Path, last: bytes) -> None:
+    """Have pg_restore write the dump as a script, and psql run it, with `last` after it, in one transaction.
+    Unavailable if either fails.
 
     Not by pg_restore alone: it sets `transaction_timeout`, which servers before PostgreSQL 17 do not know."""
     target, environment = _connection(url)
-    psql = [str(programs() / "psql"), "--no-psqlrc", "--quiet", "--no-password", "--single-transaction"]
+    psql = [str(programs() / "psql"), "--no-psqlrc", "--quiet", "--no-password"]
     psql += ["--set=ON_ERROR_STOP=1", "--output=/dev/null", f"--dbname={target}", "--file=-"]
     restore = [str(programs() / "pg_restore"), "--no-owner", "--no-privileges", "--file=-", str(dump)]
-    with TemporaryFile() as client_said, TemporaryFile() as script_said:
+    with TemporaryFile() as client_errors, TemporaryFile() as script_errors:
         with (
             suppress(BrokenPipeError),  # psql has given up, and says why
-            Popen(restore, stdout=PIPE, stderr=script_said) as script,
-            Popen(psql, env=environment, stdin=PIPE, stdout=DEVNULL, stderr=client_said) as client,
+            Popen(restore, stdout=PIPE, stderr=script_errors) as script,
+            Popen(psql, env=environment, stdin=PIPE, stdout=DEVNULL, stderr=client_errors) as client,
         ):
-            _pour_script(script, client)
-            if script.wait() != 0:
-                client.kill()  # before it sees the end of its input, which would commit
-        if client.returncode > 0:
-            raise _failed("psql", _text(client_said))
-        if script.returncode != 0 or client.returncode != 0:
-            raise _failed("pg_restore", _text(script_said))
+            _pour_script(script, client, last)
+        if client.returncode != 0:
+            raise _failed("psql", _text(client_errors))
+        if script.returncode != 0:
+            raise _failed("pg_restore", _text(script_errors))
 
 
-def _pour_script(script: Popen[bytes], client: Popen[bytes]) -> None:
+def _pour_script(script: Popen[bytes], client: Popen[bytes], last: bytes) -> None:
+    """Write the script, and the commit when all of it is there: psql's own --single-transaction commits at the end of
+    its input, which comes too if this process is killed."""
     if script.stdout is None or client.stdin is None:
         return
+    client.stdin.write(b"BEGIN;\n")
     for line in script.stdout:
         if line != _TIMEOUT:
             client.stdin.write(line)
         if line.startswith(b"CREATE SCHEMA"):
             break
     shutil.copyfileobj(script.stdout, client.stdin, _COPY_BYTES)
-    client.stdin.flush()
+    if script.wait() == 0:
+        client.stdin.write(last + b";\nCOMMIT;\n")
 
 
 def _connection(url: str) -> tuple[str, dict[str, str]]:
@@ -101,6 +104,6 @@ def _text(file: IO[bytes]) -> str:
     return file.read(_COPY_BYTES).decode(errors="replace")
 
 
-def _failed(program: str, said: str) -> Unavailable:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def _failed(program: str, errors: str) -> Unavailable:
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
     return Unavailable(f"{program} failed: {lines[0] if lines else 'it gave no reason'}")

@@ -114,8 +114,11 @@ class Restored:
         refuse_newer(self._database, version // 10_000)
 
     def load(self, dump: Path) -> None:
-        """All of the dump in one transaction, or nothing of it."""
-        load_dump(self._database.url, dump)
+        """All of the dump in one transaction, or nothing of it. Until `end` no service starts on it."""
+        load_dump(self._database.url, dump, load_queries()["backup.begin_restore"])
+
+    def end(self) -> None:
+        self._database.run("backup.end_restore")
 
     def take_bucket(self, old: str, new: str) -> None:
         """Name the store that raw objects are in now."""

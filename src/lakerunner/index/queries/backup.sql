@@ -22,6 +22,12 @@ WHERE EXISTS (
 -- name: schema
 SELECT to_regnamespace('lrdb') IS NOT NULL, current_setting('server_version_num')::integer
 
+-- name: begin_restore
+INSERT INTO lrdb.migrations (name, checksum) VALUES ('restoring', '')
+
+-- name: end_restore
+DELETE FROM lrdb.migrations WHERE name = 'restoring'
+
 -- name: take_bucket
 UPDATE lrdb.source_objects SET bucket = %(new)s WHERE bucket = %(old)s
 

@@ -58,7 +58,10 @@ class Copying:
         try:
             with self._file(self.source, entry.place, entry.size) as path:
                 if file_digest(path) != entry.digest:
-                    raise Corrupt(f"{entry.place} of the backup is damaged: its content has changed since")
+                    raise Corrupt(
+                        f"{entry.place} of the backup is damaged: restore another backup. If the lake is still there, "
+                        "delete this object and back up again"
+                    )
                 self.target.put_file(entry.key, path)
         except Absent:
             raise Corrupt(f"{entry.place} of the backup is missing") from None

@@ -3,8 +3,8 @@
 Comes in: settings of a lake that is not there yet, a place with backups. Goes out: the same lake, at the moment of the
 backup's dump.
 
-What always holds: nothing that is there already is touched. The index comes last, so there is no lake before it is
-whole. Every object has the digest that it was backed up with. Raw objects that were
+What always holds: nothing that is there already is touched. The index comes last, and no service starts on it before it
+is whole. Every object has the digest that it was backed up with. Raw objects that were
 ingested are known by the names that the new store has for them, so none is ingested twice.
 """
 
@@ -66,8 +66,9 @@ class Restore:
             self._copy(catalog, copying, manifest, say)
             say("loading the index")
             index.restored.load(self.work / DUMP)
-            index.migrate()
             self._place(catalog, index, manifest)
+            index.restored.end()
+            index.migrate()
 
     def _copy(self, catalog: Catalog, copying: Copying, manifest: Manifest, say: Say) -> None:
         total, done = manifest.files + manifest.raw_objects, 0
