@@ -133,6 +133,6 @@ class Restored:
     def announce_again(self, topics: Sequence[str]) -> None:
         """Drop messages of these topics, which name raw objects as they were, and have the reminder send others."""
         with self._database.transaction() as transaction:
-            for table in ("outbox", "messages", "claims"):
-                transaction.run(f"backup.forget_{table}", {"topics": list(topics)})
+            for query in ("backup.forget_outbox", "backup.forget_messages", "backup.forget_claims"):
+                transaction.run(query, {"topics": list(topics)})
             transaction.run("backup.announce_again")
