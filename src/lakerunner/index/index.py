@@ -6,6 +6,8 @@ later.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from psycopg_pool import ConnectionPool
 
 from lakerunner.index.commit import Commit, write
@@ -18,6 +20,7 @@ from lakerunner.index.outbox import Outbox
 from lakerunner.index.pushes import Pushes
 from lakerunner.index.retention import Retentions
 from lakerunner.index.segments import Segments
+from lakerunner.index.snapshot import Restored, Snapshot, snapshot
 from lakerunner.index.sources import Sources
 from lakerunner.index.sweep import Sweep
 from lakerunner.index.tending import Tending
@@ -38,6 +41,7 @@ class Index:
         self.retention = Retentions(database)
         self.sweep = Sweep(database)
         self.inspect = Inspect(database, self.segments)
+        self.restored = Restored(database)
 
     @classmethod
     def open(cls, url: str, *, connections: int = 10) -> Index:
@@ -69,6 +73,10 @@ class Index:
         """All of it, or Conflict and nothing of it."""
         with self._database.transaction() as transaction:
             write(transaction, commit)
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """The index at this moment, for a backup."""
+        return snapshot(self._database)
 
     def close(self) -> None:
         """Closing twice is fine."""

@@ -16,6 +16,8 @@ from importlib.resources import files
 from lakerunner.index.database import Database, Transaction
 from lakerunner.model.errors import UserError
 
+RESTORING = "restoring"  # in the place of a migration: not all of a backup is here yet (index/snapshot.py)
+
 
 @dataclass(frozen=True)
 class Migration:
@@ -59,6 +61,11 @@ def _apply(transaction: Transaction, migration: Migration) -> None:
 def _refuse_strangers(applied: Sequence[tuple[str, str]], migrations: Sequence[Migration], address: str) -> None:
     known = {migration.name for migration in migrations}
     for place, (name, checksum) in enumerate(applied):
+        if name == RESTORING:
+            raise UserError(
+                f"the database at {address} was being restored from a backup, and that was not finished: drop schema "
+                "lrdb, and run `lakerunner restore` again"
+            )
         if name not in known:
             raise UserError(
                 f"the database at {address} is newer than this Lakerunner: it has migration {name}. "

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TextIO
 
 import orjson
-from rich.console import Console
 
 from lakerunner.bus.backlog import backlog
 from lakerunner.index.index import Index
@@ -35,13 +33,13 @@ from lakerunner.services.checks.strays import check_strays, check_unowned
 from lakerunner.services.checks.windows import Horizon, check_rolled, check_windows
 from lakerunner.services.drawn import drawn, for_terminal
 from lakerunner.services.ground import now_ns, store_address
+from lakerunner.services.progress import progress
 from lakerunner.services.show import show_rows
 from lakerunner.settings import Settings
 
 CLEAN, FOUND, USAGE, NOT_ALL = 0, 1, 2, 3
 _COLUMNS = ("severity", "check", "organization", "what", "where", "to_do")
 _OUTBOX_SECONDS = 2.0
-_SAY_SECONDS = 10.0  # between two lines of progress, where there is no terminal
 
 
 @dataclass(frozen=True)
@@ -156,22 +154,3 @@ def _document(found: Findings, seed: int, asked: Asked) -> dict[str, object]:
         "deep": asked.deep,
         "seed": seed,
     }
-
-
-@contextmanager
-def progress(errors: TextIO) -> Iterator[Callable[[str], None]]:
-    """One line that changes, on a terminal; elsewhere a line every now and then."""
-    if errors.isatty():
-        with Console(file=errors).status("") as status:
-            yield status.update
-        return
-    last = time.monotonic()
-
-    def say(sentence: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= _SAY_SECONDS:
-            last = time.monotonic()
-            errors.write(f"{sentence}\n")
-            errors.flush()
-
-    yield say

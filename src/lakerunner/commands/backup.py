@@ -1,0 +1,119 @@
+"""`lakerunner backup` and `lakerunner restore`: a lake as files elsewhere, and back. (docs/guides/backup.md)"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakerunner.commands.options import EPILOG, settings_of
+from lakerunner.commands.options import home as home_option
+from lakerunner.commands.options import store as store_option
+from lakerunner.model.errors import UserError
+from lakerunner.settings import Settings
+
+if TYPE_CHECKING:
+    from lakerunner.objects.open import StoreAddress
+
+_options = click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of the place's object store, as in store_options; default: those, where it is of the lake's kind.",
+)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("dest")
+@home_option
+@store_option
+@_options
+@click.option("--without-raw", is_flag=True, help="Of raw objects, copy only those that are not ingested yet.")
+@click.option("--index-only", is_flag=True, help="Copy no objects: the bucket has versions, or copies of its own.")
+@click.option("--prune", is_flag=True, help="Then remove earlier backups, and objects that this one does not name.")
+def backup(dest: str, options: tuple[str, ...], home: Path | None, store: str | None, **request: bool) -> None:
+    """Back up the lake to DEST, a directory or an object store URL, while it runs or not.
+
+    The index is dumped at one moment, then every object that it names is copied. Objects never change, so the next
+    backup to the same DEST copies only what is new; earlier ones stay. A backup counts when its manifest is written,
+    last of all.
+
+    \b
+    lakerunner backup /mnt/backups/lake
+    lakerunner backup s3://backups/lake --option region=eu-west-1
+    lakerunner backup s3://backups/lake --prune       keep the newest only
+
+    \b
+    Exit codes: 0 whole backup, 1 error and no backup, 2 wrong usage.
+    """
+    from lakerunner.objects.open import open_store
+    from lakerunner.services.backup.take import BackupRequest, run_backup
+    from lakerunner.services.progress import progress
+
+    if request["index_only"] and (request["prune"] or request["without_raw"]):
+        raise click.UsageError("--index-only copies no objects: give it without --prune and --without-raw")
+    settings = settings_of({"home": home, "store": store})
+    address = _address(settings, dest, options)
+    if address.url == settings.store_url:
+        raise UserError(f"{address.url} is the lake's own store: back up to another place")
+    with progress(sys.stderr) as say:
+        made = run_backup(settings, open_store(address), BackupRequest(**request), say)
+    click.echo(
+        f"backup {made.name}: index of {made.dump_bytes} bytes, {made.files} files of segments ({made.file_bytes} "
+        f"bytes), {made.raw_objects} raw objects ({made.raw_bytes} bytes)"
+    )
+    if made.lost:
+        click.echo(
+            f"{made.lost} raw objects that wait to be ingested are not in the store: `lakerunner objects`", err=True
+        )
+
+
+@click.command(epilog=EPILOG)
+@click.argument("source")
+@home_option
+@store_option
+@_options
+@click.option("--backup", "name", metavar="NAME", help="Which of the backups there; default: the newest whole one.")
+def restore(source: str, name: str | None, options: tuple[str, ...], home: Path | None, store: str | None) -> None:
+    """Make a new lake of a backup at SOURCE: a --home that is empty, or --store and DATABASE_URL that are.
+
+    Every object is compared with the digest that it was backed up with. Keys, organizations and retentions are those
+    of the backup; what was not ingested is ingested once the lake is up.
+
+    \b
+    lakerunner restore /mnt/backups/lake --home ./lake2
+    lakerunner restore s3://backups/lake --home ./lake2 --backup 20260131T020000000Z
+
+    \b
+    Exit codes: 0 restored, 1 error and no lake, 2 wrong usage.
+    """
+    from lakerunner.objects.open import shared_store
+    from lakerunner.services.backup.restore import run_restore
+    from lakerunner.services.progress import progress
+
+    settings = settings_of({"home": home, "store": store})
+    with progress(sys.stderr) as say:
+        made = run_restore(settings, shared_store(_address(settings, source, options)), name, say)
+    where = f" --home {settings.home}" + (f" --store {settings.store}" if settings.store else "")
+    click.echo(f"restored backup {made.name} of {made.time}. Next:")
+    click.echo(f"  lakerunner fsck --deep{where}")
+    click.echo(f"  lakerunner up{where}")
+
+
+def _address(settings: Settings, place: str, options: tuple[str, ...]) -> StoreAddress:
+    """A directory, or a URL as `--store` takes it."""
+    from lakerunner.objects.open import StoreAddress
+
+    url = place if "://" in place else Path(place).resolve().as_uri()
+    pairs: dict[str, str] = {}
+    for option in options:
+        name, separator, value = option.partition("=")
+        if not separator:
+            raise click.UsageError(f"--option {name!r} has no value: write NAME=VALUE")
+        pairs[name] = value
+    if not options and url.partition("://")[0] == settings.store_url.partition("://")[0]:
+        pairs = settings.store_options
+    return StoreAddress(url, tuple(sorted(pairs.items())), settings.store_retries, settings.store_retry_seconds)

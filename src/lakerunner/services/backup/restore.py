@@ -1,0 +1,147 @@
+"""`lakerunner restore`: a new lake, made of a backup.
+
+Comes in: settings of a lake that is not there yet, a place with backups. Goes out: the same lake, at the moment of the
+backup's dump.
+
+What always holds: nothing that is there already is touched. The index comes last, and no service starts on it before it
+is whole. Every object has the digest that it was backed up with. Raw objects that were
+ingested are known by the names that the new store has for them, so none is ingested twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from lakerunner.bus.topics import arrivals, ingest_boxes
+from lakerunner.index.embedded import EmbeddedPostgres
+from lakerunner.index.index import Index
+from lakerunner.index.migrate import load_migrations
+from lakerunner.model.errors import UserError
+from lakerunner.model.source import SIGNAL_NAMES
+from lakerunner.objects.open import open_store
+from lakerunner.objects.store import ObjectStore
+from lakerunner.services.backup.catalog import SEGMENT, Catalog, Entry
+from lakerunner.services.backup.copying import Copying, at_once
+from lakerunner.services.backup.manifest import CATALOG, DUMP, Manifest, check_file, find_manifest
+from lakerunner.services.ground import store_address, without_secrets
+from lakerunner.services.home import POSTGRES, make_private
+from lakerunner.settings import Settings
+
+Say = Callable[[str], None]
+
+
+def run_restore(settings: Settings, source: ObjectStore, name: str | None, say: Say) -> Manifest:
+    """Make the lake of these settings of the newest whole backup, or of the one with this name."""
+    manifest = find_manifest(source, name)
+    _refuse_newer(manifest)
+    if manifest.index_only and not settings.store:
+        raise UserError(f"backup {manifest.name} is of the index only: name the store of its objects with --store URL")
+    with _staged(settings) as staged, TemporaryDirectory(prefix="lakerunner-restore-") as at:
+        target = open_store(store_address(staged))
+        if not manifest.index_only:
+            _refuse_used(target, settings)
+        Restore(staged, source, target, Path(at)).run(manifest, say)
+    return manifest
+
+
+@dataclass(frozen=True)
+class Restore:
+    settings: Settings
+    source: ObjectStore
+    target: ObjectStore
+    work: Path
+
+    def run(self, manifest: Manifest, say: Say) -> None:
+        copying = Copying(self.source, self.target, self.work)
+        for name in (DUMP, CATALOG):
+            copying.fetch(manifest.at + name, self.work / name)
+            check_file(manifest, name, self.work / name)
+        with closing(Catalog(self.work / CATALOG)) as catalog, self._index() as index:
+            index.restored.refuse_used()
+            self._copy(catalog, copying, manifest, say)
+            say("loading the index")
+            index.restored.load(self.work / DUMP)
+            self._place(catalog, index, manifest)
+            index.restored.end()
+            index.migrate()
+
+    def _copy(self, catalog: Catalog, copying: Copying, manifest: Manifest, say: Say) -> None:
+        total, done = manifest.files + manifest.raw_objects, 0
+        for page in catalog.copied():
+            moves = at_once(lambda entry: self._restored(copying, entry), page)
+            catalog.move(move for move in moves if move)
+            done += len(page)
+            say(f"restored {done} of {total} objects")
+
+    def _restored(self, copying: Copying, entry: Entry) -> tuple[str, str, str, int] | None:
+        """Where a raw object is known by its etag: its key, the etag until now, and etag and time from now on."""
+        copying.back(entry)
+        if entry.kind == SEGMENT:
+            return None
+        meta = self.target.head(entry.key)
+        return entry.key, entry.etag or "", meta.etag or "", meta.modified_ns
+
+    def _place(self, catalog: Catalog, index: Index, manifest: Manifest) -> None:
+        """Have the index know raw objects as the new store shows them."""
+        bucket = self.target.bucket
+        if bucket != manifest.bucket:
+            index.restored.take_bucket(manifest.bucket, bucket)
+        for page in catalog.moves():
+            index.restored.take_places(bucket, page)
+        if bucket != manifest.bucket or catalog.changed_etags():
+            # What is on its way names them as they were: it would be ingested beside what is announced under new names.
+            topics = [topic(signal) for signal in SIGNAL_NAMES for topic in (arrivals, ingest_boxes)]
+            index.restored.announce_again(topics)
+
+    @contextmanager
+    def _index(self) -> Iterator[Index]:
+        url = self.settings.database_url
+        server = None if url else EmbeddedPostgres(self.settings.home / POSTGRES)
+        try:
+            with closing(Index.open(url or (server.start() if server else ""), connections=2)) as index:
+                yield index
+        finally:
+            if server is not None:
+                server.stop()
+
+
+@contextmanager
+def _staged(settings: Settings) -> Iterator[Settings]:
+    """The same settings with a home inside the one that is meant; what is in it moves up when all is done, the index
+    last. Inside, since the home may be a mount point, which no other directory can take the place of."""
+    if settings.database_url and settings.store:  # nothing of the lake is in its home
+        yield settings
+        return
+    home, embedded = settings.home.resolve(), not settings.database_url
+    staging = home / "restoring"
+    if staging.exists():
+        raise UserError(f"{staging} is left from a restore that was interrupted: remove it, and restore again")
+    if home.exists() and (not home.is_dir() or {entry.name for entry in home.iterdir()} - {"lost+found"}):
+        raise UserError(f"{home} is not empty: restore into a --home that is new")
+    make_private(home, embedded=embedded)
+    make_private(staging, embedded=embedded)
+    try:
+        yield replace(settings, home=staging)
+        for entry in sorted(staging.iterdir(), reverse=True):  # store, then postgres
+            entry.rename(home / entry.name)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _refuse_used(target: ObjectStore, settings: Settings) -> None:
+    if any(True for _ in target.list("")):
+        raise UserError(f"store {without_secrets(settings.store_url)} is not empty: restore into a store that is new")
+
+
+def _refuse_newer(manifest: Manifest) -> None:
+    known = [migration.name for migration in load_migrations()]
+    if manifest.migration not in known:
+        raise UserError(
+            f"backup {manifest.name} is of a newer Lakerunner: its index has migration {manifest.migration}, and the "
+            f"last one known here is {known[-1]}. Restore it with that version"
+        )
