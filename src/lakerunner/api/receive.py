@@ -6,7 +6,8 @@ more easily than many small ones, and a sender waits for one write either way.
 
 What always holds: yes means durable, and a request that is sent again, byte for byte, counts once (`api/keep.py`).
 What the pipeline's reader would set aside is refused here, so that no request spoils an object for others. What waits
-is bounded in bytes and in number; beyond it senders are told to come back.
+is bounded in bytes and in number, and shared between organizations (`api/holdings.py`); beyond it senders are told to
+come back.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from uuid import UUID
 from anyio import to_thread
 from prometheus_client import Gauge
 
+from lakerunner.api.holdings import Holdings
 from lakerunner.api.keep import PUSH_FORMATS, Keeper, Origin
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Unavailable, UserError
 from lakerunner.model.organization import Organization
@@ -69,7 +71,10 @@ class Receiver:
         self._open: dict[Origin, _Batch] = {}  # oldest first, as all are due at the same age
         self._full: deque[_Batch] = deque()
         self._answers: dict[_Name, Future[None]] = {}
-        self._waiting_bytes = 0
+        self._requests = Holdings(
+            limits.max_waiting_requests, "requests that may wait to be stored (push_max_waiting_requests)"
+        )
+        self._bytes = Holdings(limits.max_waiting_bytes, "bytes that may wait to be stored (push_max_waiting_bytes)")
         self._stopping = False
         self._threads = [
             threading.Thread(target=self._run, name=f"push-{number}", daemon=True) for number in range(_THREADS)
@@ -120,15 +125,11 @@ class Receiver:
             same = self._answers.get((origin.organization, signal, digest))
             if same is not None:  # its first sending has not been answered yet
                 return same
-            self._refuse_if_full(len(data))
+            if reason := self._requests.refusal(origin.organization, 1):
+                raise Busy(reason)
+            self._bytes.take(origin.organization, len(data))
+            self._requests.take(origin.organization, 1)
             return self._add(origin, digest, data)
-
-    def _refuse_if_full(self, size: int) -> None:
-        limits = self._limits
-        if len(self._answers) >= limits.max_waiting_requests:
-            raise Busy(f"{len(self._answers)} requests wait to be stored (push_max_waiting_requests): send it later")
-        if self._answers and self._waiting_bytes + size > limits.max_waiting_bytes:
-            raise Busy(f"{self._waiting_bytes} bytes wait to be stored (push_max_waiting_bytes): send it later")
 
     def _add(self, origin: Origin, digest: bytes, data: bytes) -> Future[None]:
         batch = self._open.get(origin)
@@ -143,7 +144,6 @@ class Receiver:
         batch.answers[digest] = answer
         batch.size += len(data)
         self._answers[origin.organization, origin.signal, digest] = answer
-        self._waiting_bytes += len(data)
         WAITING.inc()
         if batch.size >= self._limits.max_bytes or not self._limits.max_seconds:
             self._full.append(self._open.pop(origin))
@@ -192,7 +192,8 @@ class Receiver:
         with self._changed:
             for digest in batch.requests:
                 del self._answers[batch.origin.organization, batch.origin.signal, digest]
-            self._waiting_bytes -= batch.size
+            self._requests.give_back(batch.origin.organization, len(batch.requests))
+            self._bytes.give_back(batch.origin.organization, batch.size)
         WAITING.dec(len(batch.requests))
         for digest, answer in batch.answers.items():
             error = errors.get(digest)
