@@ -31,7 +31,7 @@ from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Unavailable,
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import READERS, Raw
+from lakerunner.pipeline.segments import READERS, Raw, refused
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 
@@ -204,29 +204,24 @@ class Receiver:
 
 
 def refusals(origin: Origin, requests: Mapping[bytes, bytes]) -> dict[bytes, UserError]:
-    """The requests that the pipeline would set aside, and why: its own reader is the judge, of each by itself."""
+    """The requests that the pipeline would set aside, and why: it is the judge itself, of each by itself."""
     transcoder = TRANSCODERS.get(origin.format)
     format_read = "otlp" if transcoder else origin.format
-    reader = READERS.get((origin.signal, format_read))
-    if reader is None:
+    if (origin.signal, format_read) not in READERS:
         return dict.fromkeys(requests, UserError(f"{origin.signal} are not taken as {origin.format} by this version"))
     form = PUSH_FORMATS[origin.format]
     left: list[Raw] = []
-    refused: dict[bytes, UserError] = {}
+    bad: dict[bytes, UserError] = {}
     for digest, request in requests.items():
         data = form.joined([request])
         try:
             content = transcoder(origin.signal, memoryview(data), GUESSED) if transcoder else data
         except (Corrupt, UserError) as error:
-            refused[digest] = UserError(str(error))
+            bad[digest] = UserError(str(error))
             continue
         source = SourceObject("push", digest.hex(), "push", len(content), 0)
         left.append(Raw(source, memoryview(content), format_read))
-    while left:
-        read = reader(left)
-        refused |= {bytes.fromhex(source.key): UserError(reason) for source, reason in read.failed}
-        left = [*read.left]
-    return refused
+    return bad | {bytes.fromhex(source.key): UserError(reason) for source, reason in refused(origin.signal, left)}
 
 
 def _stopping() -> Unavailable:

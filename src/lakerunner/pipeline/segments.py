@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from lakerunner.pipeline.read.pieces import pieces
 from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2, warm_remote_write
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
+from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
 from lakerunner.pipeline.steps.layout import Layout, lay_out
 from lakerunner.pipeline.steps.message import render_message
 from lakerunner.pipeline.steps.metadata import add_metadata
@@ -74,6 +76,7 @@ SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], .
 }
 
 Put = Callable[[str, memoryview], None]
+Write = Callable[["_Work", Rows], Sequence[Segment]]
 
 
 @dataclass(frozen=True)
@@ -94,17 +97,24 @@ def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Se
     by_format: dict[str, list[Raw]] = {}
     for identity in sorted(once):
         by_format.setdefault(once[identity].format, []).append(once[identity])
+    work = _Work(spec, organization, collector, ())
     made = Made((), (), ())
     for name in sorted(by_format):
-        made = made.plus(_made(spec, organization, collector, by_format[name], put))
+        made = made.plus(_made(work, by_format[name], partial(_write_segments, put=put)))
     return made
 
 
-def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
+def refused(signal: str, raws: Sequence[Raw]) -> tuple[tuple[SourceObject, str], ...]:
+    """Which of these objects, all of one format, `make_segments` would set aside, and why."""
+    work = _Work(SIGNALS[signal], UUID(int=0), "", ())
+    return _made(work, raws, lambda _work, _rows: []).failed if raws else ()
+
+
+def _made(work: _Work, raws: Sequence[Raw], write: Write) -> Made:
     """The segments of objects of one format."""
-    reader = READERS.get((spec.name, raws[0].format))
+    reader = READERS.get((work.spec.name, raws[0].format))
     if reader is None:
-        reason = f"{spec.name} are not read from {raws[0].format} files"
+        reason = f"{work.spec.name} are not read from {raws[0].format} files"
         return Made((), (), tuple((raw.source, reason) for raw in raws))
     left = raws
     made = Made((), (), ())
@@ -112,23 +122,40 @@ def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[R
         try:
             read = reader(left)
         except Oversized as found:
-            work = _Work(spec, organization, collector, (left[0].source,))
-            made = made.plus(_made_of_pieces(work, left[0], found.request, put))
+            made = made.plus(_made_of_pieces(replace(work, sources=(left[0].source,)), left[0], found.request, write))
             left = left[1:]
             continue
+        read_now = set(read.done)
+        done = [raw for raw in left if raw.source in read_now]
         left = read.left
-        segments: Sequence[Segment] = ()
-        if read.rows is not None:
-            segments = _write_segments(_Work(spec, organization, collector, read.done), read.rows, put)
-        made = made.plus(Made(tuple(segments), read.done, read.failed))
+        made = made.plus(Made((), (), read.failed)).plus(_made_of_rows(work, done, read.rows, write))
     return made
 
 
-def _made_of_pieces(work: _Work, raw: Raw, request: Request, put: Put) -> Made:
+def _made_of_rows(work: _Work, raws: Sequence[Raw], rows: Rows | None, write: Write) -> Made:
+    """The segments of what was read at once."""
+    sources = tuple(raw.source for raw in raws)
+    if rows is None:
+        return Made((), sources, ())
+    rows, shared = count_shared(rows)
+    reason = reason_to_refuse(shared, sum(len(raw.data) for raw in raws))
+    if reason is None:
+        return Made(tuple(write(replace(work, sources=sources), rows)), sources, ())
+    if len(raws) == 1:
+        return Made((), (), ((raws[0].source, reason),))
+    del rows
+    made = Made((), (), ())
+    for raw in raws:  # some of them are at fault: each by itself
+        made = made.plus(_made(work, [raw], write))
+    return made
+
+
+def _made_of_pieces(work: _Work, raw: Raw, request: Request, write: Write) -> Made:
     """The segments of an object that is too large to be read at once, those of each of its pieces. Where one cannot be
     read, what was written of the others is in no answer, and the sweeper's."""
     reader = READERS[work.spec.name, raw.format]
     segments: list[Segment] = []
+    all_shared = 0
     try:
         for piece in pieces(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
             work = replace(work, piece=work.piece + 1)
@@ -137,7 +164,12 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, put: Put) -> Made:
             if read.failed:
                 return Made((), (), read.failed)
             if read.rows is not None:
-                segments += _write_segments(work, read.rows, put)
+                rows, shared = count_shared(read.rows)
+                all_shared += shared
+                if reason := reason_to_refuse(all_shared, len(raw.data)):
+                    return Made((), (), ((raw.source, reason),))
+                segments += write(work, rows)
+                del rows
             del read
     except Corrupt as error:
         return Made((), (), ((raw.source, str(error)),))
