@@ -102,7 +102,9 @@ class Settings:
     result_cache_seconds: float = _setting(300.0, "how long an answer is kept; it is never stale")
     query_spark: str = _setting("on", "on: engine=spark starts a Spark of its own at the first such query; or off")
     query_spark_master: str = _setting("local[*]", "where it runs; a local one has a low priority beside ingest")
-    query_spark_memory: str = _setting("1g", "heap of its driver, which answers pass through; exhausted, it restarts")
+    query_spark_memory: str = _setting(
+        "1g", "heap of its driver, which answers pass through, and memory of each Python worker"
+    )
     query_spark_concurrency: int = _setting(2, "queries that run in it at once; more wait, then are turned away")
     org_concurrent_spark_queries: int = _setting(1, "of these, of one organization, so that others get through")
     query_concurrency: int = _setting(8, "queries that run at once; more wait, then are turned away")
