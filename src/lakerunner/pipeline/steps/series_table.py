@@ -63,11 +63,11 @@ def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
     columns["prometheus_name"], columns["prometheus_escaped"] = prometheus_names(rows, chosen)
     own, resource = (_Texts(rows.attached[scope.map_column], rows.data, chosen) for scope in (ATTRIBUTES, RESOURCE))
     if rows.prometheus:
-        columns["labels"] = own.lists(own.names, escaped_own_name).take(pa.array(own.place))
+        columns["labels"] = own.lists(escaped_own_name)
     else:
         columns["labels"] = _labels(own, resource)
     columns["as_sent"] = pa.array(np.full(len(chosen), rows.prometheus))
-    columns["resource"] = resource.lists(resource.names).take(pa.array(resource.place))
+    columns["resource"] = resource.lists()
     return series_file(pa.table(columns))
 
 
@@ -141,10 +141,11 @@ class _Texts:
         position[self.owner[found]] = found
         return self.texts.take(pa.array(position, mask=position < 0))
 
-    def lists(self, names: list[str], escape: Callable[[str], str] = escaped_label_name) -> pa.Array:
-        """One list of labels for each owner."""
-        offsets = np.searchsorted(self.owner, np.arange(self.owners + 1))
-        return _label_lists(offsets, names, self.key, coded_texts(np.arange(len(self.texts)), self.texts), escape)
+    def lists(self, escape: Callable[[str], str] = escaped_label_name) -> pa.Array:
+        """One list of labels for each row."""
+        first = np.searchsorted(self.owner, np.arange(self.owners + 1))
+        items, offsets = _spread(first[:-1], np.diff(first), self.place)
+        return _label_lists(offsets, self.names, self.key[items], coded_texts(items, self.texts), escape)
 
 
 def _value_texts(data: Any, values: Any) -> pa.Array:
