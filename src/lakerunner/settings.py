@@ -219,7 +219,7 @@ class Settings:
     )
     query_spark_memory: str = _setting(
         "1g",
-        "Heap of the driver of the Spark for queries. Answers pass through it; it restarts when it runs out of it.",
+        "Heap of the driver of the Spark for queries, which answers pass through, and memory of each Python worker.",
         must_be.java_memory,
     )
     query_spark_concurrency: int = _setting(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import httpx
 import pytest
@@ -36,7 +37,7 @@ LIMIT = BodyLimit(1 << 20, "the limit of a test")
 @dataclass
 class Served:
     """A server whose app echoes a body (/echo) or the names of headers after a body (/headers), or waits for `release`
-    before it reads one (/wait) or after it (/hold)."""
+    before it reads one (/wait) or after it (/hold, for the organization that X-Organization numbers)."""
 
     url: str = ""
     release: threading.Event = field(default_factory=threading.Event)
@@ -61,6 +62,8 @@ class Served:
         return JSONResponse([name.decode() for name, _ in request.scope["headers"]])
 
     async def hold(self, request: Request) -> Response:
+        if named := request.headers.get("x-organization"):
+            request.state.organization = UUID(int=int(named))
         body = await read_body(request, LIMIT)
         self.waiting.release()
         await to_thread.run_sync(self.release.wait, 60)
@@ -165,10 +168,32 @@ def test_all_bodies_together_are_bounded() -> None:
         assert server.waiting.acquire(timeout=60)
         second = httpx.post(f"{server.url}/echo", content=body)
         assert (second.status_code, second.headers["retry-after"]) == (429, "2")
-        assert "bytes are being received: send it later" in second.text
+        held = "all organizations together hold 900000 of the 1000000 bytes of bodies that may be received at once"
+        assert held in second.text
         server.release.set()
         assert first.answer().status == 200
         wait_until(lambda: httpx.post(f"{server.url}/echo", content=body).status_code == 200, "room again", 60)
+
+
+def test_an_organization_may_hold_as_many_bytes_of_bodies_as_it_leaves_free() -> None:
+    def hold(organization: int, size: int) -> bytes:
+        return post("/hold", f"X-Organization: {organization}", f"Content-Length: {size}") + b"a" * size
+
+    with served(Bounds(), bodies_max_bytes=1_000_000) as server, ExitStack() as open_:
+        first, second, third, other = (open_.enter_context(connected(server.url)) for _ in range(4))
+        first.send(hold(1, 300_000))
+        assert server.waiting.acquire(timeout=60)
+        second.send(hold(1, 300_000))
+        refused = second.answer()
+        assert (refused.status, refused.headers["retry-after"]) == (429, "2")
+        assert "your organization holds 300000 of the 1000000 bytes of bodies" in refused.text
+        third.send(hold(1, 200_000))
+        assert server.waiting.acquire(timeout=60)
+        other.send(hold(2, 500_000))  # all that is left, for one that holds nothing
+        assert server.waiting.acquire(timeout=60)
+        server.release.set()
+        assert [held.answer().text for held in (first, third, other)] == ["300000", "200000", "500000"]
+        wait_until(lambda: httpx.post(f"{server.url}/echo", content=b"a" * 900_000).status_code == 200, "room", 60)
 
 
 def test_a_body_that_the_server_does_not_read_is_not_slow() -> None:

@@ -81,7 +81,10 @@ def test_beyond_what_may_wait_the_client_is_told_when_to_come_back(doors: Doors)
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     status = status_of(caught.value)
     assert (status.code, status.message) == (8, caught.value.details())
-    assert "2 requests wait" in status.message
+    assert status.message.startswith(
+        "your organization holds 2 of the 4 requests that may wait to be stored (push_max_waiting_requests)"
+    )
+    assert export(doors, request(), key="lrk_other") == b""
     retry = RetryInfo()
     assert isinstance(status.details[0], AnyMessage)
     assert status.details[0].Unpack(retry)

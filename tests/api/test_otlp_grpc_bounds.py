@@ -21,6 +21,7 @@ from suites.requests import request_of
 
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 KEY = [("authorization", "Bearer lrk_acme")]
+OTHER_KEY = [("authorization", "Bearer lrk_other")]
 WRONG = [("authorization", "Bearer wrong")]
 
 pytestmark = pytest.mark.parametrize("address", ["local"], indirect=True)
@@ -69,8 +70,25 @@ def test_messages_that_do_not_come_keep_others_waiting_for_a_time_only(
         assert channel.unary_unary(LOGS)(request_of("after them"), timeout=60, metadata=KEY) == b""
 
 
-def test_calls_beyond_the_most_are_to_be_sent_again(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_grpc, "CALLS_MAX", 2)
+def test_messages_that_do_not_come_keep_no_other_organization_waiting(doors: Doors) -> None:
+    end = threading.Event()
+    with grpc.insecure_channel(doors.grpc_address) as channel:
+        slow = channel.stream_unary(LOGS)
+        calls = [slow.future(messages(then=end), timeout=120, metadata=KEY) for _ in range(otlp_grpc.READS_MAX)]
+        assert channel.unary_unary(LOGS)(request_of("b"), timeout=50, metadata=OTHER_KEY) == b""
+        assert not any(call.done() for call in calls)
+        end.set()
+        assert {call.details() for call in calls} == {"an export call has one message"}
+
+
+@pytest.fixture
+def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one organization two."""
+    monkeypatch.setattr(otlp_grpc, "CALLS_MAX", 4)
+
+
+@pytest.mark.usefixtures("few_calls")
+def test_calls_beyond_the_most_are_to_be_sent_again(doors: Doors) -> None:
     end = threading.Event()
     with grpc.insecure_channel(doors.grpc_address) as channel:
         slow = channel.stream_unary(LOGS)
@@ -80,7 +98,11 @@ def test_calls_beyond_the_most_are_to_be_sent_again(doors: Doors, monkeypatch: p
                 channel.unary_unary(LOGS)(b"\xff", timeout=60, metadata=KEY)
             if refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
                 break
-        assert refused.value.details() == "2 calls are under way: send it later"
+        assert refused.value.details() == (
+            "your organization holds 2 of the 4 gRPC calls that may be under way, and may hold as many as it leaves "
+            "free: send it later"
+        )
+        assert channel.unary_unary(LOGS)(request_of("b"), timeout=60, metadata=OTHER_KEY) == b""
         end.set()
         assert [call.result() for call in calls] == [b"", b""]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from google.rpc.status_pb2 import Status
 
 from lakerunner.model.signal import SIGNALS
+from servers.lake import wait_until
 from suites.doors import MAX_BYTES, Doors
 from suites.pushed import pushed_lines, pushed_objects
 from suites.requests import request_of
@@ -102,18 +104,40 @@ def test_the_door_is_open_for_every_signal(doors: Doors, signal: str) -> None:
     assert [key.split("/")[-1].split("_")[0] for key in pushed_objects(doors.store)] == [signal]
 
 
-def test_beyond_what_may_wait_the_answer_is_429(doors: Doors) -> None:
+def test_beyond_its_share_of_what_may_wait_an_organization_gets_429_and_others_do_not(doors: Doors) -> None:
     doors.hold()
     waiting = [doors.offer(line) for line in ("a", "b")]
     for kind, body in ((PROTOBUF, request_of("c")), (JSON, b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{}]}]}]}')):
         answer = post(doors, body, kind=kind)
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
-        assert b"2 requests wait" in answer.content
+        assert (
+            b"your organization holds 2 of the 4 requests that may wait to be stored (push_max_waiting_requests)"
+            in answer.content
+        )
+    assert post(doors, request_of("a"), authorization="Bearer lrk_other").status_code == 200
+    assert not any(item.done() for item in waiting)
     doors.release()
     for item in waiting:
         item.result(30)
     assert post(doors, request_of("c")).status_code == 200
-    assert pushed_lines(doors.store) == {"a": 1, "b": 1, "c": 1}
+    assert pushed_lines(doors.store) == {"a": 2, "b": 1, "c": 1}
+
+
+def test_a_body_counts_for_the_organization_whose_key_came_with_it(doors: Doors) -> None:
+    doors.hold()
+    bodies = [request_of(letter * 90_000) for letter in "abc"]
+    held = sum(map(len, bodies[:2]))
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(post, doors, body) for body in bodies[:2]]
+        wait_until(lambda: len(doors.receiver._answers) == 2, "two requests that wait", 60)
+        for path in ("/v1/logs", "/loki/api/v1/push", "/api/v1/write"):
+            headers = {"content-type": PROTOBUF, "authorization": "Bearer lrk_acme"}
+            answer = httpx.post(doors.url + path, content=bodies[2], headers=headers, timeout=60)
+            assert answer.status_code == 429
+            assert f"your organization holds {held} of the {4 * MAX_BYTES} bytes of bodies" in answer.text
+        assert post(doors, bodies[2], authorization="Bearer lrk_other").status_code == 200
+        doors.release()
+        assert [item.result().status_code for item in waiting] == [200, 200]
 
 
 def test_without_an_index_or_while_it_stops_the_answer_is_503(doors: Doors) -> None:

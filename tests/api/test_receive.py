@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -16,6 +17,7 @@ from lakerunner.api.keep import Keeper
 from lakerunner.api.receive import PushLimits, Receiver
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Busy, Unavailable, UserError
+from lakerunner.model.organization import Organization
 from lakerunner.objects.open import StoreAddress
 from lakerunner.objects.store import ObjectStore
 from suites.pushed import ACME, OTHER, lines_of, pushed_lines, pushed_objects
@@ -23,6 +25,8 @@ from suites.requests import request_of
 
 LIMITS = PushLimits(max_seconds=0.1, max_bytes=1 << 20, max_waiting_bytes=1 << 24, max_waiting_requests=1000)
 HELD = replace(LIMITS, max_seconds=3600)
+SIZE = len(request_of("a"))
+THIRD, FOURTH = Organization(UUID(int=9), "third"), Organization(UUID(int=10), "fourth")
 Open = Callable[..., Receiver]
 
 
@@ -168,24 +172,39 @@ def test_signals_and_formats_that_are_not_read_are_refused(keeper: Keeper, opene
 
 @pytest.mark.parametrize(
     ("limit", "words"),
-    [({"max_waiting_requests": 2}, "2 requests wait"), ({"max_waiting_bytes": 2 * len(request_of("a"))}, "bytes wait")],
+    [
+        ({"max_waiting_requests": 4}, "2 of the 4 requests that may wait to be stored (push_max_waiting_requests)"),
+        (
+            {"max_waiting_bytes": 4 * SIZE},
+            f"{2 * SIZE} of the {4 * SIZE} bytes that may wait to be stored (push_max_waiting_bytes)",
+        ),
+    ],
 )
 @pytest.mark.parametrize("address", ["local"], indirect=True)
-def test_beyond_what_may_wait_senders_are_told_to_come_back(
-    store: ObjectStore, keeper: Keeper, opened: Open, limit: dict[str, int], words: str
+def test_an_organization_may_have_as_much_waiting_as_it_leaves_free(
+    index: Index, store: ObjectStore, keeper: Keeper, opened: Open, limit: dict[str, int], words: str
 ) -> None:
+    index.organizations.create(THIRD)
     slow, gate = gated(keeper)
     receiver = opened(slow, replace(LIMITS, **limit))
     answers = [offer(receiver, line) for line in "ab"]
-    with pytest.raises(Busy, match=words):
+    with pytest.raises(Busy) as refused:
         offer(receiver, "c")
+    own = f"your organization holds {words}, and may hold as many as it leaves free: send it later"
+    assert str(refused.value) == own
     assert offer(receiver, "a") is answers[0]  # it waits already
+    answers.append(offer(receiver, "c", organization=OTHER))
+    with pytest.raises(Busy, match="your organization holds"):
+        offer(receiver, "d", organization=OTHER)
+    answers.append(offer(receiver, "d", organization=THIRD))  # one that has nothing there may take the last
+    with pytest.raises(Busy, match="all organizations together hold"):
+        offer(receiver, "e", organization=FOURTH)
     gate.open.set()
     for answer in answers:
         answer.result(30)
     offer(receiver, "c").result(30)
     offer(receiver, "L" * 1000).result(30)  # larger than all that may wait, but nothing does
-    assert pushed_lines(store) == {"a": 1, "b": 1, "c": 1, "L" * 1000: 1}
+    assert pushed_lines(store) == {"a": 1, "b": 1, "c": 2, "d": 1, "L" * 1000: 1}
 
 
 def test_what_was_taken_is_kept_at_the_end_and_nothing_more_is_taken(

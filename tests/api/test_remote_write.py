@@ -130,7 +130,7 @@ def test_beyond_what_may_wait_the_answer_is_429_and_later_204(doors: Doors) -> N
     for message, kind in ((SAMPLE_V1, V1), (REQUEST_V2, V2)):
         answer = post(doors, message, kind)
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
-        assert "2 requests wait" in answer.json()["error"]["message"]
+        assert "your organization holds 2 of the 4 requests that may wait" in answer.json()["error"]["message"]
         assert "x-prometheus-remote-write-samples-written" not in answer.headers
     doors.release()
     for item in waiting:

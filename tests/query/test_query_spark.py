@@ -67,7 +67,7 @@ class Here:
 
 def spark_engine(lake: Lake, session: SparkSession, seconds: float = 120.0, max_rows: int = 100_000) -> Engine:
     address = StoreAddress((lake.directory / "store").as_uri())
-    queries = SparkQueries(session, address, AskLimits(seconds, max_rows))
+    queries = SparkQueries(session, address, AskLimits(seconds, max_rows, "1g"))
     return lake.engine(outgrown=Outgrown(Here(queries), lake.sandboxes()))
 
 

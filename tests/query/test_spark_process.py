@@ -24,6 +24,7 @@ from lakerunner.model.errors import Busy, Crashed, LakerunnerError, TooLarge, To
 from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask import frames
+from lakerunner.pipeline.ask.daemon import MEMORY_VARIABLE
 from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_queries
 from lakerunner.pipeline.ask.remote import RemoteQueries
 from lakerunner.pipeline.ask.run import AskLimits
@@ -39,20 +40,25 @@ SECRETS = {"DATABASE_URL": "postgres://secret", "LAKERUNNER_WORKER_KEY": "secret
 ENDLESS = "SELECT count(*) FROM logs a, logs b, logs c WHERE a.severity_number + b.severity_number > c.severity_number"
 COUNT = "SELECT count(*) AS n FROM logs"
 # Each text is four times the one before: beyond any heap.
-GROWTH = "WITH t0 AS (SELECT message || '' AS x FROM logs LIMIT 1)" + "".join(
+STEPS = "WITH t0 AS (SELECT message || '' AS x FROM logs LIMIT 1)" + "".join(
     f", t{n} AS (SELECT x || x || x || x AS x FROM t{n - 1})" for n in range(1, 14)
 )
-GROWTH += " SELECT length(x) AS n, x < '' AS y FROM t13"
+GROWTH = f"{STEPS} SELECT length(x) AS n, x < '' AS y FROM t13"
+# Some 50 MB, small for the heap; Python has its upper case made by Arrow, beside the text itself.
+PYTHON_GROWTH = f"{STEPS} SELECT length(upper(x)) AS n FROM t10"
 
 
 class Host:
     """The process under test, and an engine that asks it."""
 
-    def __init__(self, lake: Lake, directory: Path, seconds: float = 120.0) -> None:
+    def __init__(
+        self, lake: Lake, directory: Path, seconds: float = 120.0, conf: tuple[tuple[str, str], ...] = ()
+    ) -> None:
         self.reasons: list[str] = []
-        spark = for_queries(replace(spark_settings(directory), driver_memory="640m"))
+        plain = spark_settings(directory)
+        spark = for_queries(replace(plain, driver_memory="640m", conf=(*plain.conf, *conf)))
         address = StoreAddress((lake.directory / "store").as_uri())
-        settings = ServeSettings(spark, address, AskLimits(seconds, 100_000))
+        settings = ServeSettings(spark, address, AskLimits(seconds, 100_000, "640m"))
         self.processes = QueryProcesses(lambda: settings, os.environ | SECRETS, self.reasons.append)
         queries = RemoteQueries(self.processes, Shares(ShareLimits(wait_seconds=1.0)), seconds)
         self.engine = lake.engine(outgrown=Outgrown(queries, lake.sandboxes()))
@@ -177,6 +183,34 @@ def test_a_heap_that_is_exhausted_ends_that_query_alone(host: Host, pool: Thread
     assert host.ask(COUNT).num_rows == 1
     assert host.pid != pid
     assert host.reasons
+
+
+def test_a_python_worker_that_outgrows_its_memory_ends_that_query_alone(lake: Lake, tmp_path: Path) -> None:
+    host = Host(lake, tmp_path, conf=((f"spark.executorEnv.{MEMORY_VARIABLE}", str(64 << 20)),))
+    try:
+        count = host.ask(COUNT)
+        below = {one.pid for one in host.below()[:2]}
+        with pytest.raises(TooLarge) as refused:
+            host.ask(PYTHON_GROWTH)
+        assert str(refused.value) == (
+            "the query outgrew the memory of a Python worker of Spark (query_spark_memory 640m): ask for less, or "
+            "raise it"
+        )
+        assert host.ask(COUNT) == count
+        assert {one.pid for one in host.below()[:2]} == below  # neither the process nor its JVM was started again
+        assert host.reasons == []
+    finally:
+        host.processes.close()
+
+
+def test_a_python_worker_may_take_as_much_as_the_heap(host: Host) -> None:
+    host.ask(COUNT)
+    workers = [one for one in host.below() if "lakerunner.pipeline.ask.daemon" in one.cmdline()]
+    assert len(workers) >= 2  # and their parent
+    for one in workers:
+        soft, hard = one.rlimit(psutil.RLIMIT_DATA)
+        assert soft == hard
+        assert 640 << 20 < hard < 2048 << 20
 
 
 @pytest.mark.parametrize("of", ["jvm", "process"])

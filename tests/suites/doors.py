@@ -25,7 +25,7 @@ from suites.pushed import ACME, OTHER
 from suites.requests import request_of
 
 MAX_BYTES = 100_000
-LIMITS = PushLimits(max_seconds=0.05, max_bytes=1 << 20, max_waiting_bytes=1 << 24, max_waiting_requests=2)
+LIMITS = PushLimits(max_seconds=0.05, max_bytes=1 << 20, max_waiting_bytes=1 << 24, max_waiting_requests=4)
 _WRITE, _READ = frozenset({Role.WRITE}), frozenset({Role.READ})
 KEYS = {
     "lrk_acme": Caller(ACME, "pusher", _WRITE),
@@ -35,15 +35,15 @@ KEYS = {
 
 
 class Gate:
-    """A store whose writes can be held up."""
+    """A store whose writes for ACME can be held up."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store, self.open = store, Event()
         self.open.set()
 
-    def put(self, *arguments: Any, **named: Any) -> None:
-        assert self.open.wait(30)
-        self._store.put(*arguments, **named)
+    def put(self, key: str, *arguments: Any, **named: Any) -> None:
+        assert str(ACME.id) not in key or self.open.wait(30)
+        self._store.put(key, *arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -59,7 +59,7 @@ class Doors:
     grpc_address: str
 
     def hold(self) -> None:
-        """Let nothing be stored until `release`."""
+        """Let nothing of ACME, which may have two requests waiting, be stored until `release`."""
         self.gate.open.clear()
 
     def release(self) -> None:
@@ -78,7 +78,7 @@ def open_doors(index: Index, keeper: Keeper) -> Iterator[Doors]:
     who = Authenticator(KEYS.get, None)
     otlp, loki = OtlpApi(receiver, who, MAX_BYTES), LokiPushApi(receiver, who, MAX_BYTES)
     prometheus = RemoteWriteApi(receiver, who, MAX_BYTES)
-    app = build_app(otlp.routes(), loki.routes(), prometheus.routes())
+    app = build_app(otlp.routes(), loki.routes(), prometheus.routes(), bodies_max_bytes=4 * MAX_BYTES)
     http = HttpServer(app, bind("127.0.0.1", 0), bugs.append)
     http.start()
     grpc_server = OtlpGrpcServer(receiver, who, MAX_BYTES)

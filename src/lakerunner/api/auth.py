@@ -10,6 +10,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from uuid import UUID
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.types import Scope
 
 from lakerunner.api.keyless import refuse_foreign
 from lakerunner.model.caller import EVERY_ROLE, Caller, Role, Share
@@ -29,6 +34,13 @@ class Authenticator:
     keyless: Organization | None
     keyless_share: Callable[[], Share] = Share
     names: frozenset[str] = frozenset()
+
+    async def admit(self, request: Request, role: Role) -> Caller:
+        """Return who asks, as `caller` does, without blocking. From then on the request's body counts as its
+        organization's (`api/body_budget.py`): call this before the body is read."""
+        caller = await to_thread.run_sync(self.caller, request.headers, role)
+        request.state.organization = caller.organization.id
+        return caller
 
     def caller(self, headers: Mapping[str, str], role: Role) -> Caller:
         """Who asks, if they may do what needs this role. Blocks on the index. `headers` has lower-case names; its
@@ -54,6 +66,12 @@ class Authenticator:
             raise NotAuthenticated("this API key is not known, or was revoked")
         found.require(role)
         return found
+
+
+def organization_of(scope: Scope) -> UUID | None:
+    """Return whose request this is, None where nobody was admitted yet."""
+    found: UUID | None = scope.get("state", {}).get("organization")
+    return found
 
 
 def key_in(headers: Iterable[tuple[str, str]]) -> str | None:

@@ -89,7 +89,7 @@ class EventsApi:
         return [Endpoint("/api/v1/events/{provider}", self.receive, POST=RECEIVE)]
 
     async def receive(self, request: Request) -> Response:
-        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
+        caller = await self.authenticator.admit(request, Role.WRITE)
         provider = request.path_params["provider"]
         if provider not in PROVIDERS:
             raise NotFound(f"there are no events of {provider!r}: it is one of {', '.join(PROVIDERS)}")

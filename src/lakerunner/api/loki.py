@@ -58,7 +58,7 @@ class LokiPushApi:
         kind = content_type(request)
         if kind not in _FORMATS:
             raise UserError(f"content-type {kind!r} is not Loki's: send {' or '.join(_FORMATS)}")
-        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
+        caller = await self.authenticator.admit(request, Role.WRITE)
         limit = setting_limit(self.max_bytes)
         body = await read_body(request, limit)
         # Clients that call snappy an encoding and those that take it for part of the format send the same bytes.

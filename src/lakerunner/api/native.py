@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -100,7 +99,7 @@ class NativeApi:
         return Stream(beating, said.EVENTS, slot.after(ask.close))
 
     async def _caller(self, request: Request) -> Caller:
-        return await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
+        return await self.authenticator.admit(request, Role.READ)
 
     async def _slot(self, request: Request, caller: Caller) -> Slot:
         return await while_connected(request, self.limits.slot(caller))

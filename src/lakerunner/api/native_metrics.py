@@ -173,7 +173,7 @@ class NativeMetricsApi:
             return await to_thread.run_sync(lambda: work(limit=most, now_ns=wanted.now_ns))
 
     async def _caller(self, request: Request) -> Caller:
-        return await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
+        return await self.authenticator.admit(request, Role.READ)
 
 
 @dataclass(frozen=True)

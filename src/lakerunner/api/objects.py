@@ -171,7 +171,7 @@ class ObjectsApi:
 
     async def _scope(self, request: Request, role: Role) -> tuple[UUID, bool]:
         """The caller's organization, and whether it sees what is of none."""
-        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, role)
+        caller = await self.authenticator.admit(request, role)
         return caller.organization.id, caller.key is None
 
 

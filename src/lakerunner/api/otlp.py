@@ -74,7 +74,7 @@ class OtlpApi:
         if kind not in (PROTOBUF, JSON):
             raise UserError(f"content-type {kind!r} is not OTLP: send {PROTOBUF} or {JSON}")
         signal = request.path_params["signal"]
-        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
+        caller = await self.authenticator.admit(request, Role.WRITE)
         body = await read_body(request, setting_limit(self.max_bytes))
         if kind == JSON:
             body = await to_thread.run_sync(request_from_json, signal, body)

@@ -3,9 +3,10 @@
 Requests are taken as bytes and stored as they came; nothing is decoded and encoded again. An error that a client may
 answer by sending the same again carries a RetryInfo; without one, RESOURCE_EXHAUSTED would mean that it may not.
 
-What always holds: a message is read only for a caller that may push, and only a few messages at the same time. The
-methods are served as streams of requests, which looks the same on the wire: for a unary method gRPC would read the
-whole message before any code of ours saw the call.
+What always holds: a message is read only for a caller that may push, and only a few messages at the same time. Calls
+and messages that are read are shared between organizations (`api/holdings.py`): none can take them all. The methods are
+served as streams of requests, which looks the same on the wire: for a unary method gRPC would read the whole message
+before any code of ours saw the call.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from uuid import UUID
 
 import grpc
 from anyio import to_thread
@@ -22,6 +25,7 @@ from starlette.datastructures import Headers
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.errors import retry_seconds
 from lakerunner.api.guesses import address_of, client_address
+from lakerunner.api.holdings import Holdings
 from lakerunner.api.receive import Receiver
 from lakerunner.api.rpc_status import rpc_status
 from lakerunner.model.caller import Role
@@ -122,8 +126,9 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, receiver: Receiver, authenticator: Authenticator) -> None:
         self._receiver = receiver
         self._authenticator = authenticator
-        self._reads = asyncio.Semaphore(READS_MAX)
-        self._calls = 0
+        self._calls = Holdings(CALLS_MAX, "gRPC calls that may be under way")
+        self._reads = Holdings(READS_MAX, "messages that may be read at once")
+        self._read = asyncio.Event()
 
     def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         signal = _SERVICES.get(call.method)
@@ -131,44 +136,52 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
             return None
 
         async def export(messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> bytes:
-            self._calls += 1
+            client_address.set(address_of(context.peer()))
             try:
-                return await self._export(signal, messages, context)
-            finally:
-                self._calls -= 1
+                await self._accept(signal, messages, _headers(context.invocation_metadata() or ()))
+            except LakerunnerError as error:
+                code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
+                retry = retry_seconds(error) if isinstance(error, Unavailable) else 0
+                details = rpc_status(code.value[0], str(error), retry)
+                await context.abort(code, str(error), (("grpc-status-details-bin", details),))
+            return b""
 
         return grpc.stream_unary_rpc_method_handler(export)
 
-    async def _export(self, signal: str, messages: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> bytes:
-        client_address.set(address_of(context.peer()))
-        try:
-            # gRPC's own maximum_concurrent_rpcs would refuse in a way that makes clients drop their data.
-            if self._calls > CALLS_MAX:
-                raise Busy(f"{CALLS_MAX} calls are under way: send it later")
-            headers = _headers(context.invocation_metadata() or ())
+    async def _accept(self, signal: str, messages: AsyncIterator[bytes], headers: Headers) -> None:
+        # gRPC's own maximum_concurrent_rpcs would refuse in a way that makes clients drop their data.
+        with self._calls.holding(None, 1):
             caller = await to_thread.run_sync(self._authenticator.caller, headers, Role.WRITE)
-            data = await self._read(messages)
+        with self._calls.holding(caller.organization.id, 1):
+            data = await self._message(messages, caller.organization.id)
             await self._receiver.accept_soon(caller.organization, signal, "otlp", data)
-        except LakerunnerError as error:
-            code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-            retry = retry_seconds(error) if isinstance(error, Unavailable) else 0
-            details = rpc_status(code.value[0], str(error), retry)
-            await context.abort(code, str(error), (("grpc-status-details-bin", details),))
-        return b""
 
-    async def _read(self, messages: AsyncIterator[bytes]) -> bytes:
+    async def _message(self, messages: AsyncIterator[bytes], organization: UUID) -> bytes:
         """Read the one message of the call."""
         try:
-            async with asyncio.timeout(READ_SECONDS), self._reads:
+            async with asyncio.timeout(READ_SECONDS), self._place_to_read(organization):
                 data = await anext(messages, None)
                 more = await anext(messages, None) if data is not None else None
         except TimeoutError:
             raise Busy(
-                f"the message did not come within {READ_SECONDS:g} s, or others came first: send it later"
+                f"the message did not come within {READ_SECONDS:g} s, or others came first ({READS_MAX} are read at "
+                "once, of one organization as many as it leaves free): send it later"
             ) from None
         if data is None or more is not None:
             raise UserError("an export call has one message")
         return data
+
+    @asynccontextmanager
+    async def _place_to_read(self, organization: UUID) -> AsyncIterator[None]:
+        """Wait until this organization may read one more message, and hold that place."""
+        while self._reads.refusal(organization, 1):
+            await self._read.wait()
+        try:
+            with self._reads.holding(organization, 1):
+                yield
+        finally:
+            self._read.set()  # wakes all that wait now, in their order; each looks whether there is room
+            self._read.clear()
 
 
 def _headers(metadata: Iterable[tuple[str, str | bytes]]) -> Headers:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -135,7 +134,7 @@ class PrometheusApi:
 
         async def endpoint(request: Request) -> Response:
             try:
-                caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
+                caller = await self.authenticator.admit(request, Role.READ)
                 return await answer(request, caller, await parameters(request), self.now_ns())
             except Exception as error:  # noqa: BLE001 - told to the client, and logged where it is a bug
                 return error_response(error)

@@ -6,7 +6,8 @@ more easily than many small ones, and a sender waits for one write either way.
 
 What always holds: yes means durable, and a request that is sent again, byte for byte, counts once (`api/keep.py`).
 What the pipeline's reader would set aside is refused here, so that no request spoils an object for others. What waits
-is bounded in bytes and in number; beyond it senders are told to come back.
+is bounded in bytes and in number, and shared between organizations (`api/holdings.py`); beyond it senders are told to
+come back.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from uuid import UUID
 from anyio import to_thread
 from prometheus_client import Gauge
 
+from lakerunner.api.holdings import Holdings
 from lakerunner.api.keep import PUSH_FORMATS, Keeper, Origin
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Unavailable, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import READERS, Raw
+from lakerunner.pipeline.segments import READERS, Raw, refused
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS, Transcoder
 from lakerunner.pipeline.transcode.plausible import PUSH_GRACE_NS, TOO_NEW, TOO_OLD
@@ -70,7 +72,10 @@ class Receiver:
         self._open: dict[Origin, _Batch] = {}  # oldest first, as all are due at the same age
         self._full: deque[_Batch] = deque()
         self._answers: dict[_Name, Future[None]] = {}
-        self._waiting_bytes = 0
+        self._requests = Holdings(
+            limits.max_waiting_requests, "requests that may wait to be stored (push_max_waiting_requests)"
+        )
+        self._bytes = Holdings(limits.max_waiting_bytes, "bytes that may wait to be stored (push_max_waiting_bytes)")
         self._stopping = False
         self._threads = [
             threading.Thread(target=self._run, name=f"push-{number}", daemon=True) for number in range(_THREADS)
@@ -121,15 +126,11 @@ class Receiver:
             same = self._answers.get((origin.organization, signal, digest))
             if same is not None:  # its first sending has not been answered yet
                 return same
-            self._refuse_if_full(len(data))
+            if reason := self._requests.refusal(origin.organization, 1):
+                raise Busy(reason)
+            self._bytes.take(origin.organization, len(data))
+            self._requests.take(origin.organization, 1)
             return self._add(origin, digest, data)
-
-    def _refuse_if_full(self, size: int) -> None:
-        limits = self._limits
-        if len(self._answers) >= limits.max_waiting_requests:
-            raise Busy(f"{len(self._answers)} requests wait to be stored (push_max_waiting_requests): send it later")
-        if self._answers and self._waiting_bytes + size > limits.max_waiting_bytes:
-            raise Busy(f"{self._waiting_bytes} bytes wait to be stored (push_max_waiting_bytes): send it later")
 
     def _add(self, origin: Origin, digest: bytes, data: bytes) -> Future[None]:
         batch = self._open.get(origin)
@@ -144,7 +145,6 @@ class Receiver:
         batch.answers[digest] = answer
         batch.size += len(data)
         self._answers[origin.organization, origin.signal, digest] = answer
-        self._waiting_bytes += len(data)
         WAITING.inc()
         if batch.size >= self._limits.max_bytes or not self._limits.max_seconds:
             self._full.append(self._open.pop(origin))
@@ -194,7 +194,8 @@ class Receiver:
         with self._changed:
             for digest in batch.requests:
                 del self._answers[batch.origin.organization, batch.origin.signal, digest]
-            self._waiting_bytes -= batch.size
+            self._requests.give_back(batch.origin.organization, len(batch.requests))
+            self._bytes.give_back(batch.origin.organization, batch.size)
         WAITING.dec(len(batch.requests))
         for digest, answer in batch.answers.items():
             error = errors.get(digest)
@@ -205,30 +206,25 @@ class Receiver:
 
 
 def refusals(origin: Origin, requests: Mapping[bytes, bytes], now_ns: int) -> dict[bytes, UserError]:
-    """The requests that the pipeline would set aside, and why: its own reader is the judge, of each by itself. Those of
-    Loki are also refused for times that are probably wrong, as Loki does."""
+    """The requests that the pipeline would set aside, and why: it is the judge itself, of each by itself. Those of Loki
+    are also refused for times that are probably wrong, as Loki does."""
     transcoder = TRANSCODERS.get(origin.format)
     format_read = "otlp" if transcoder else origin.format
-    reader = READERS.get((origin.signal, format_read))
-    if reader is None:
+    if (origin.signal, format_read) not in READERS:
         return dict.fromkeys(requests, UserError(f"{origin.signal} are not taken as {origin.format} by this version"))
     form = PUSH_FORMATS[origin.format]
     left: list[Raw] = []
-    refused: dict[bytes, UserError] = {}
+    bad: dict[bytes, UserError] = {}
     for digest, request in requests.items():
         data = form.joined([request])
         try:
             content = _transcoded(transcoder, origin.signal, data, now_ns) if transcoder else data
         except (Corrupt, UserError) as error:
-            refused[digest] = UserError(str(error))
+            bad[digest] = UserError(str(error))
             continue
         source = SourceObject("push", digest.hex(), "push", len(content), 0)
         left.append(Raw(source, memoryview(content), format_read))
-    while left:
-        read = reader(left)
-        refused |= {bytes.fromhex(source.key): UserError(reason) for source, reason in read.failed}
-        left = [*read.left]
-    return refused
+    return bad | {bytes.fromhex(source.key): UserError(reason) for source, reason in refused(origin.signal, left)}
 
 
 def _transcoded(transcoder: Transcoder, signal: str, data: bytes, now_ns: int) -> bytes:

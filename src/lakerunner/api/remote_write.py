@@ -52,7 +52,7 @@ class RemoteWriteApi:
 
     async def write(self, request: Request) -> Response:
         version = version_of(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
-        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.WRITE)
+        caller = await self.authenticator.admit(request, Role.WRITE)
         limit = setting_limit(self.max_bytes)
         body = await read_sent(request, limit)  # a block is never much larger than what is in it
         message, counts = await to_thread.run_sync(checked, body, version, limit)

@@ -45,7 +45,7 @@ class SqlApi:
         ]
 
     async def query(self, request: Request) -> Response:
-        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
+        caller = await self.authenticator.admit(request, Role.READ)
         body = await read_json(request, QUERY_LIMIT)
         asked = Asked.of(body, request.query_params, request.headers.get("accept", "*/*"))
         slot = await while_connected(request, self.limits.slot(caller))
@@ -64,5 +64,5 @@ class SqlApi:
             raise
 
     async def tables(self, request: Request) -> Response:
-        await to_thread.run_sync(self.authenticator.caller, request.headers, Role.READ)
+        await self.authenticator.admit(request, Role.READ)
         return JSONResponse({"tables": described_tables()})

@@ -121,7 +121,7 @@ class WorkApi:
         return JSONResponse({"work": works, "segments": segments})
 
     async def _organization(self, request: Request, role: Role) -> UUID:
-        caller = await to_thread.run_sync(self.authenticator.caller, request.headers, role)
+        caller = await self.authenticator.admit(request, role)
         return caller.organization.id
 
 

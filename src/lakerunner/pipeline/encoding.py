@@ -49,7 +49,7 @@ _TEXTS, _WHOLE, _BROKEN = (PLAIN, LENGTHS), (DIFFERENCES, PLAIN, DICTIONARY), (P
 
 def encodings_of(layout: Layout, order: Any, spec: SignalSpec) -> dict[str, Encoding]:
     """Of rows that are all in memory; by the column's path in the file."""
-    sample = _sample(order, layout.rows.sizes)
+    sample = _sample(layout, order)
     enough = len(sample) >= LEAST_ROWS
     return encodings_by(layout.schema, layout.few, spec, batch_of(layout, sample) if enough else None)
 
@@ -91,10 +91,10 @@ def options(encodings: Mapping[str, Encoding]) -> dict[str, Any]:
     }
 
 
-def _sample(order: Any, sizes: Any) -> Any:
-    """Runs of rows, evenly spread; `sizes` are the rows' bytes of input."""
+def _sample(layout: Layout, order: Any) -> Any:
+    """Runs of rows, evenly spread."""
     runs = [part[:RUN_ROWS] for part in np.array_split(order, RUNS)]
-    return np.concatenate([run[: np.searchsorted(np.cumsum(sizes[run]), RUN_BYTES, "right")] for run in runs])
+    return np.concatenate([run[: np.searchsorted(np.cumsum(layout.sizes(run)), RUN_BYTES, "right")] for run in runs])
 
 
 def _smallest(sample: pa.RecordBatch, candidates: Mapping[str, tuple[Encoding, ...]]) -> dict[str, Encoding]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from lakerunner.pipeline.read.pieces import pieces
 from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2, warm_remote_write
 from lakerunner.pipeline.read.rows import Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
+from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
 from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
 from lakerunner.pipeline.steps.layout import Layout, lay_out
 from lakerunner.pipeline.steps.message import render_message
@@ -78,6 +80,7 @@ SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], .
 }
 
 Put = Callable[[str, memoryview], None]
+Write = Callable[["_Work", Rows], Sequence[Segment]]
 
 
 @dataclass(frozen=True)
@@ -104,17 +107,24 @@ def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Se
     by_format: dict[str, list[Raw]] = {}
     for identity in sorted(once):
         by_format.setdefault(once[identity].format, []).append(once[identity])
+    work = _Work(spec, organization, collector, ())
     made = Made()
     for name in sorted(by_format):
-        made = made.plus(_made(spec, organization, collector, by_format[name], put))
+        made = made.plus(_made(work, by_format[name], partial(_write_segments, put=put)))
     return made
 
 
-def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[Raw], put: Put) -> Made:
+def refused(signal: str, raws: Sequence[Raw]) -> tuple[tuple[SourceObject, str], ...]:
+    """Which of these objects, all of one format, `make_segments` would set aside, and why."""
+    work = _Work(SIGNALS[signal], UUID(int=0), "", ())
+    return _made(work, raws, lambda _work, _rows: []).failed if raws else ()
+
+
+def _made(work: _Work, raws: Sequence[Raw], write: Write) -> Made:
     """The segments of objects of one format."""
-    reader = READERS.get((spec.name, raws[0].format))
+    reader = READERS.get((work.spec.name, raws[0].format))
     if reader is None:
-        reason = f"{spec.name} are not read from {raws[0].format} files"
+        reason = f"{work.spec.name} are not read from {raws[0].format} files"
         return Made(failed=tuple((raw.source, reason) for raw in raws))
     left = raws
     made = Made()
@@ -122,24 +132,39 @@ def _made(spec: SignalSpec, organization: UUID, collector: str, raws: Sequence[R
         try:
             read = reader(left)
         except Oversized as found:
-            work = _Work(spec, organization, collector, (left[0].source,))
-            made = made.plus(_made_of_pieces(work, left[0], found.request, put))
+            made = made.plus(_made_of_pieces(replace(work, sources=(left[0].source,)), left[0], found.request, write))
             left = left[1:]
             continue
+        read_now = set(read.done)
+        done = [raw for raw in left if raw.source in read_now]
         left = read.left
-        segments: Sequence[Segment] = ()
-        if read.rows is not None:
-            segments = _write_segments(_Work(spec, organization, collector, read.done), read.rows, put)
-        made = made.plus(Made(tuple(segments), read.done, read.failed, read.counts))
+        made = made.plus(Made(failed=read.failed)).plus(_made_of_rows(work, done, read, write))
     return made
 
 
-def _made_of_pieces(work: _Work, raw: Raw, request: Request, put: Put) -> Made:
+def _made_of_rows(work: _Work, raws: Sequence[Raw], read: Read, write: Write) -> Made:
+    """The segments of what was read at once of these objects."""
+    if read.rows is None:
+        return Made(done=read.done, counts=read.counts)
+    rows, shared = count_shared(read.rows)
+    reason = reason_to_refuse(shared, sum(len(raw.data) for raw in raws))
+    if reason is None:
+        return Made(tuple(write(replace(work, sources=read.done), rows)), read.done, (), read.counts)
+    if len(raws) == 1:
+        return Made(failed=((raws[0].source, reason),))
+    del rows
+    made = Made()
+    for raw in raws:  # some of them are at fault: each by itself
+        made = made.plus(_made(work, [raw], write))
+    return made
+
+
+def _made_of_pieces(work: _Work, raw: Raw, request: Request, write: Write) -> Made:
     """The segments of an object that is too large to be read at once, those of each of its pieces. Where one cannot be
     read, what was written of the others is in no answer, and the sweeper's."""
     reader = READERS[work.spec.name, raw.format]
     segments: list[Segment] = []
-    rows = 0
+    count = all_shared = 0
     try:
         for piece in pieces(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
             work = replace(work, piece=work.piece + 1)
@@ -147,13 +172,18 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, put: Put) -> Made:
             del piece  # each is gone before the next is made
             if read.failed:
                 return Made(failed=read.failed)
-            rows += sum(read.counts)
+            count += sum(read.counts)
             if read.rows is not None:
-                segments += _write_segments(work, read.rows, put)
+                rows, shared = count_shared(read.rows)
+                all_shared += shared
+                if reason := reason_to_refuse(all_shared, len(raw.data)):
+                    return Made(failed=((raw.source, reason),))
+                segments += write(work, rows)
+                del rows
             del read
     except Corrupt as error:
         return Made(failed=((raw.source, str(error)),))
-    return Made(tuple(segments), (raw.source,), (), (rows,))
+    return Made(tuple(segments), (raw.source,), (), (count,))
 
 
 def signal_in(raw: Raw, signal: str) -> str:

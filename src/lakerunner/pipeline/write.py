@@ -26,7 +26,7 @@ _BLOOM_FALSE_POSITIVES = 0.01
 def write_segment(layout: Layout, order: Any, spec: SignalSpec) -> pa.Buffer:
     """The file of these rows."""
     schema = layout.schema
-    groups = row_groups(order, layout.rows.sizes[order], spec.row_group_rows)
+    groups = row_groups(order, layout.sizes(order), spec.row_group_rows)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,

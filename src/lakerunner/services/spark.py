@@ -141,4 +141,4 @@ def _serve_settings(settings: Settings, address: StoreAddress) -> ServeSettings:
     spark = for_queries(_spark_settings(settings, master, memory, "spark-query"))
     if spark.is_local:
         address = with_variables(address, os.environ)
-    return ServeSettings(spark, address, AskLimits(settings.query_seconds, settings.query_max_rows))
+    return ServeSettings(spark, address, AskLimits(settings.query_seconds, settings.query_max_rows, memory))

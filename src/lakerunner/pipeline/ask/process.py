@@ -23,6 +23,7 @@ from lakerunner.model.errors import Crashed, LakerunnerError, TooLarge, Unavaila
 from lakerunner.model.frames import BrokenStream, receive_frame
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.ask import frames
+from lakerunner.pipeline.ask.daemon import MEMORY_VARIABLE
 from lakerunner.pipeline.ask.run import AskLimits
 from lakerunner.pipeline.environment import spark_variables
 from lakerunner.pipeline.session import HEAP_EXHAUSTED, SparkSettings
@@ -33,7 +34,8 @@ _MODULE = "lakerunner.pipeline.ask.serve"
 # Rows pass through this JVM, so it has the optimizing compiler and a parallel collector. It gives up when nine tenths
 # of its time go into freeing less than a twentieth of its heap: a query that grows without end is over in seconds.
 _QUERY_JVM = "-XX:+UseParallelGC -XX:GCTimeLimit=90 -XX:GCHeapFreeLimit=5 -XX:+ExitOnOutOfMemoryError"
-_MEMORY = re.compile(r"(\d+)([kmgt])b?")
+_MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
+_SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,14 @@ class ServeSettings:
 
 
 def for_queries(settings: SparkSettings) -> SparkSettings:
-    """Return the settings of a session with what one for queries needs."""
-    conf = {"spark.driver.maxResultSize": _half(settings.driver_memory), **dict(settings.conf)}
+    """Return the settings of a session with what one for queries needs. A Python worker may take as much as the heap,
+    half of which is for the answer."""
+    memory = _bytes_of(settings.driver_memory)
+    conf = {
+        "spark.driver.maxResultSize": f"{memory // 2}b",
+        f"spark.executorEnv.{MEMORY_VARIABLE}": str(memory),
+        **dict(settings.conf),
+    }
     return replace(
         settings,
         conf=tuple(sorted(conf.items())),
@@ -57,10 +65,14 @@ def for_queries(settings: SparkSettings) -> SparkSettings:
     )
 
 
-def _half(memory: str) -> str:
-    """Half of what Java reads in a text like 1g."""
+def _bytes_of(memory: str) -> int:
+    """What Spark reads in a text like 1g; a number alone counts MiB."""
     found = _MEMORY.fullmatch(memory.strip().lower())
-    return f"{int(found[1]) * 1024 // 2}{'bkmgt'['kmgt'.index(found[2])]}" if found else memory
+    if not found:
+        raise Unavailable(
+            f"Spark for queries does not start: query_spark_memory is {memory!r}, not a size like 1g or 640m"
+        )
+    return int(found[1]) << _SHIFTS[found[2] or "m"]
 
 
 class Child:

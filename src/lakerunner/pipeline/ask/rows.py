@@ -76,6 +76,8 @@ def segment_rows(store: ObjectStore, segment: Segment, scan: Scan) -> Iterator[p
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True)
         for batch in file.iter_batches(_BATCH_ROWS, columns=reading.wanted):
             yield reading.rows(batch)
+    except MemoryError:  # also Arrow's: the query is too large, the segment is as it should be
+        raise
     except (pa.ArrowException, OSError) as error:
         raise Corrupt(f"{segment.path} cannot be read: {error}") from error
 

@@ -46,15 +46,18 @@ _SETTINGS = {
     "spark.sql.execution.topKSortFallbackThreshold": "10000",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(_BATCH_ROWS),
 }
+# An allocation that failed, in Python or Arrow; code that cannot bear that, of the store's client, ends its process.
+_OUTGROWN = re.compile(r"(?m)^\s*(pyarrow\.lib\.Arrow)?MemoryError\b|Python worker exited unexpectedly")
 _CONDITION = re.compile(r"^\[([A-Z_.0-9]+)\] ?")
 
 
 @dataclass(frozen=True)
 class AskLimits:
-    """Of one query: seconds of running, rows of the answer."""
+    """Of one query: seconds of running, rows of the answer, and as a text the memory of each Python worker."""
 
     seconds: float
     max_rows: int
+    memory: str
 
 
 class SparkQueries:
@@ -139,7 +142,7 @@ class SparkRun:
         if self._stopped:
             late = self._stopped == "late"
             return TooLong(f"stopped after {limits.seconds:g} s: limit query_seconds") if late else cancelled()
-        return explained(error)
+        return explained(error, limits.memory)
 
     def _stop(self, why: str) -> None:
         with self._lock:
@@ -179,8 +182,13 @@ def refuse_substitution(session: SparkSession) -> None:
         raise Unavailable(f"{SUBSTITUTE} is not false in Spark's session: no query is run in it")
 
 
-def explained(error: Exception) -> LakerunnerError:
+def explained(error: Exception, memory: str) -> LakerunnerError:
     """What Spark says, without the frames of its code. Our own tasks say what they met."""
+    if _OUTGROWN.search(str(error)):
+        return TooLarge(
+            f"the query outgrew the memory of a Python worker of Spark (query_spark_memory {memory}): ask for less, "
+            "or raise it"
+        )
     if isinstance(error, Py4JJavaError):
         return Crashed(f"Spark did not finish the query: {str(error.java_exception).partition(chr(10))[0]}")
     if not isinstance(error, PySparkException):

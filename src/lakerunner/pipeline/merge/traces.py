@@ -27,6 +27,8 @@ from lakerunner.pipeline.steps.trace_index import (
 def _held(field: pa.Field) -> pa.Field:
     """Without dictionaries, which differ from one row group to the other, and with times as numbers."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_list(kind):
+        kind = pa.list_(pa.string())
     return field.with_type(pa.int64() if kind == TIME else kind)
 
 

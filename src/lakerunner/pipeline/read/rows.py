@@ -102,8 +102,9 @@ class Attached:
 @dataclass(frozen=True)
 class Rows:
     """`columns` by name; `attached` by the scope's map column. `fallback_time` is each row's time if it has none,
-    `sizes` the bytes that it took in the input. `prometheus` says that Prometheus sent them: the names of metrics
-    and labels are its own, and they alone tell series apart."""
+    `sizes` the bytes that it took in the input, with what it shares beyond a usual amount (read/shared.py).
+    `prometheus` says that Prometheus sent them: the names of metrics and labels are its own, and they alone tell series
+    apart."""
 
     count: int
     data: Any

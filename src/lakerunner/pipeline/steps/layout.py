@@ -7,7 +7,7 @@ shredded attributes sorted by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,18 @@ from lakerunner.model.signal import ATTRIBUTES, OVERFLOW, SCOPES, Scope, SignalS
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Lists, Numbers, Rows, Structs, Texts
 from lakerunner.pipeline.read.walk import ABSENT
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES, Plan, owned_columns, place, plan_columns
-from lakerunner.pipeline.steps.take import Slices, count_distinct, map_array, slices_array, slices_of, take
+from lakerunner.pipeline.steps.take import (
+    CODED_TEXT,
+    Slices,
+    coded_array,
+    count_distinct,
+    flattened,
+    map_array,
+    mask_of,
+    slices_array,
+    slices_of,
+    take,
+)
 
 # An attribute of the rows themselves that fewer of them have than one in this many stays in the map.
 RARE = 200
@@ -28,15 +39,51 @@ MOST_DISTINCT = 0.7
 SAMPLE_ROWS = 2048
 # Where more resources or scopes than this have rows in a segment, theirs are placed like attributes of the rows.
 MAX_OWNERS = 10_000
+# Shared maps are built of codes: a row repeats the numbers of its owner's keys and texts, never the texts.
+CODED_MAP = pa.map_(CODED_TEXT, CODED_TEXT)
+_ENTRY_BYTES = 16  # of memory that an entry takes in each row that has it
+_FREE_ENTRIES = 64  # of a row whose map is made for its run only
 
 
 @dataclass(frozen=True)
 class OwnedMap:
-    """The map of row r is maps[place[owner[r]]]."""
+    """The map of row r is number `place[owner[r]]` of some, `place[r]` where `owner` is None; -1 is null. Map i has the
+    entries first[i] to first[i + 1] of `keys` and `texts`."""
 
-    maps: pa.Array
+    first: Any
+    keys: Coded
+    texts: Coded
     place: Any
-    owner: Any
+    owner: Any = None
+
+    @classmethod
+    def of(cls, maps: pa.Array, place: Any, owner: Any = None) -> OwnedMap:
+        # An empty map behind the others stands for null.
+        first = np.append(maps.offsets.to_numpy(), len(maps.keys)).astype(np.int32)
+        return cls(first, _coded(maps.keys), _coded(maps.items), place, owner)
+
+    def take(self, order: Any) -> pa.Array:
+        """The maps of these rows, as CODED_MAP."""
+        place = self._places(order)
+        entries, offsets = flattened(self.first, place)
+        pairs = [coded_array(column.codes[entries], column.values) for column in (self.keys, self.texts)]
+        struct = pa.StructArray.from_arrays(pairs, fields=[CODED_MAP.key_field, CODED_MAP.item_field])
+        buffers = [mask_of(place < len(self.first) - 2), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(CODED_MAP, len(order), buffers, children=[struct])
+
+    def sizes(self, order: Any) -> Any:
+        """The bytes of memory that the maps of these rows take beside their texts."""
+        place = self._places(order)
+        return _ENTRY_BYTES * (self.first[place + 1] - self.first[place]).astype(np.int64)
+
+    def _places(self, order: Any) -> Any:
+        place = self.place[order if self.owner is None else self.owner[order]]
+        return np.where(place < 0, len(self.first) - 2, place).astype(np.int64)
+
+
+def _coded(texts: pa.Array) -> Coded:
+    encoded = texts.dictionary_encode()
+    return Coded(encoded.indices.to_numpy(), encoded.dictionary)
 
 
 @dataclass(frozen=True)
@@ -54,6 +101,18 @@ class Layout:
     plans: Mapping[Scope, Plan]
     by_run: frozenset[Scope]
 
+    def sizes(self, order: Any) -> Any:
+        """The bytes of input of these rows, and what the maps that they share with others take in each of them."""
+        sizes = self.rows.sizes[order].astype(np.int64)
+        for owned in self.maps.values():
+            sizes += owned.sizes(order)
+        for scope in self.by_run:
+            attached = self.rows.attached[scope.map_column]
+            if attached.owner is not None:
+                entries = np.diff(attached.first)[attached.owner[order]].astype(np.int64)
+                sizes += _ENTRY_BYTES * np.maximum(entries - _FREE_ENTRIES, 0)
+        return sizes
+
 
 def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
     """The layout of the segment that these rows are."""
@@ -62,7 +121,11 @@ def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
         for field in spec.schema
         if field.name in rows.columns and not (field.nullable and _is_empty(rows.columns[field.name], order))
     }
-    maps: dict[str, OwnedMap] = {}
+    maps = {
+        name: OwnedMap.of(column.values, column.codes, column.owner)
+        for name, column in columns.items()
+        if isinstance(column, Coded) and pa.types.is_map(column.values.type)
+    }
     plans: dict[Scope, Plan] = {}
     own: dict[Scope, Plan] = {}
     for scope in SCOPES:
@@ -79,20 +142,26 @@ def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:
             position = np.zeros(len(attached.first), np.int64)
             position[owners] = np.arange(len(owners))
             array = map_array(attached, placed.rest, placed.rest_first, rows.data)
-            maps[scope.map_column] = OwnedMap(array, position, attached.owner)
+            maps[scope.map_column] = OwnedMap.of(array, position, attached.owner)
     kinds = {scope.prefix + key: kind for scope, plan in plans.items() for key, kind in plan.named_kinds()}
     filled = [field for field in spec.schema if field.name in columns or not field.nullable]
     fields = [*filled, *(pa.field(name, COLUMN_TYPES[kind][1]) for name, kind in kinds.items())]
     few = _few(rows, columns, own, order[:: -(-len(order) // SAMPLE_ROWS)].copy())
-    schema = pa.schema(
-        field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in few and _textual(field.type) else field
-        for field in fields
-    )
+    coded = {*maps, *(scope.map_column for scope in own if rows.attached[scope.map_column].owner is not None)}
+    schema = pa.schema(_in_file(field, few, coded) for field in fields)
     stored = (
         *(SegmentColumn(field.name, "") for field in filled),
         *(SegmentColumn(name, COLUMN_TYPES[kind][0]) for name, kind in kinds.items()),
     )
     return Layout(rows, schema, few, tuple(stored), columns, maps, plans, frozenset(own))
+
+
+def _in_file(field: pa.Field, few: Collection[str], coded: Collection[str]) -> pa.Field:
+    """The field as it is handed to Parquet's writer."""
+    if field.name in coded:
+        return field.with_type(CODED_MAP)
+    is_few = field.name in few and _textual(field.type)
+    return field.with_type(pa.dictionary(pa.int32(), field.type)) if is_few else field
 
 
 def _is_empty(column: Column, order: Any) -> bool:
@@ -134,13 +203,11 @@ def batch_of(layout: Layout, order: Any) -> pa.RecordBatch:
     for scope in layout.plans:
         if scope in layout.by_run:
             arrays |= _run_arrays(layout, scope, order)
-        elif scope.map_column in layout.maps:
-            owned = layout.maps[scope.map_column]
-            arrays[scope.map_column] = owned.maps.take(pa.array(owned.place[owned.owner[order]]))
-        else:
+        elif scope.map_column not in layout.maps:
             arrays[scope.map_column] = _empty_maps(len(order))
+    arrays |= {name: owned.take(order) for name, owned in layout.maps.items()}
     for field in layout.schema:
-        if field.name in layout.columns:
+        if field.name in layout.columns and field.name not in layout.maps:
             arrays[field.name] = take(layout.columns[field.name], rows.data, order, field.type)
     return pa.RecordBatch.from_arrays([arrays[name] for name in layout.schema.names], schema=layout.schema)
 
@@ -156,9 +223,9 @@ def _run_arrays(layout: Layout, scope: Scope, order: Any) -> dict[str, pa.Array]
     else:
         owners, owner = np.unique(attached.owner[order], return_inverse=True)
         placed = place(attached, plan, owners)
-        maps = map_array(attached, placed.rest, placed.rest_first, data).take(pa.array(owner))
-        owned = owned_columns(placed, data, slice(None), len(owners), owner)
         everyone = np.arange(len(order))
+        maps = OwnedMap.of(map_array(attached, placed.rest, placed.rest_first, data), owner).take(everyone)
+        owned = owned_columns(placed, data, slice(None), len(owners), owner)
         columns = [take(one, data, everyone, kind) for one, (_, kind) in zip(owned, named, strict=True)]
     return {scope.map_column: maps} | {name: column for (name, _), column in zip(named, columns, strict=True)}
 
@@ -173,11 +240,15 @@ def _textual(kind: pa.DataType) -> bool:
 
 
 def _few(rows: Rows, columns: Mapping[str, Column], own: Mapping[Scope, Plan], sample: Any) -> frozenset[str]:
-    """The columns with few different values among the rows of the sample; `own` plans what is placed by run."""
+    """The columns with few different values among the rows of the sample; `own` plans what is placed by run. What rows
+    share is always in codes, because repeating one large text for each of its rows could take any amount of memory."""
     shares = {name: _share(column, rows.data, sample) for name, column in columns.items()}
     for scope, plan in own.items():
         attached = rows.attached[scope.map_column]
-        placed = place(attached, plan, attached.owners_of(sample))
+        if attached.owner is not None:
+            shares |= {scope.prefix + key: 0.0 for key in plan.keys}
+            continue
+        placed = place(attached, plan, sample)
         for key, slices in zip(plan.keys, placed.columns, strict=True):
             shares[scope.prefix + key] = _share_of(slices, rows.data)
     return frozenset(name for name, share in shares.items() if share <= MOST_DISTINCT)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from lakerunner.model.prometheus import METADATA_ENTRY, escaped_metric_name, escaped_own_name, metric_name
 from lakerunner.pipeline.read.rows import Coded, Numbers, Rows
+from lakerunner.pipeline.steps.take import coded_texts
 
 
 def first_rows(rows: Rows, order: Any) -> Any:
@@ -21,7 +22,7 @@ def first_rows(rows: Rows, order: Any) -> Any:
 def names_in_prometheus(rows: Rows, order: Any) -> dict[str, list[str]]:
     """All names of the metrics of these rows, in UTF-8 form and in escaped form."""
     named = prometheus_names(rows, order[first_rows(rows, order)])
-    return {"metric_name": [*{name for names in named for name in names.unique().to_pylist() if name is not None}]}
+    return {"metric_name": [*{name for names in named for name in names.dictionary.to_pylist() if name is not None}]}
 
 
 def prometheus_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
@@ -42,17 +43,16 @@ def prometheus_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
     ]
     names = [metric_name(*metric[:3], monotonic=bool(metric[3])) for metric in metrics]
     escaped = [escaped_metric_name(*metric[:3], monotonic=bool(metric[3])) for metric in metrics]
-    rows_of = pa.array(place)
-    return pa.array(names, pa.string()).take(rows_of), pa.array(escaped, pa.string()).take(rows_of)
+    return coded_texts(place, pa.array(names, pa.string())), coded_texts(place, pa.array(escaped, pa.string()))
 
 
 def _own_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
     """The names as Prometheus sent them."""
     names, types = (rows.column(name, Coded) for name in ("metric_name", "metric_type"))
     is_entry = pc.equal(types.values, METADATA_ENTRY).to_numpy(zero_copy_only=False)
-    codes = pa.array(_codes(names, chosen), mask=is_entry[_codes(types, chosen)])
+    codes = np.where(is_entry[_codes(types, chosen)], -1, _codes(names, chosen))
     escaped = pa.array([escaped_own_name(name) for name in names.values.to_pylist()], pa.string())
-    return names.values.take(codes), escaped.take(codes)
+    return coded_texts(codes, names.values), coded_texts(codes, escaped)
 
 
 def _codes(column: Coded, chosen: Any) -> Any:

@@ -32,10 +32,10 @@ from lakerunner.pipeline.read.walk import STRING
 from lakerunner.pipeline.steps.layout import Layout
 from lakerunner.pipeline.steps.message import plain_texts
 from lakerunner.pipeline.steps.metric_names import first_rows, prometheus_names
-from lakerunner.pipeline.steps.take import Slices, flattened, slices_array, take
+from lakerunner.pipeline.steps.take import CODED_TEXT, Slices, coded_texts, flattened, slices_array, take
 
-LABELS = pa.list_(
-    pa.struct([("name", pa.string()), ("escaped", pa.string()), ("value", pa.string())]),
+LABELS, _CODED_LABELS = (
+    pa.list_(pa.struct([("name", kind), ("escaped", kind), ("value", kind)])) for kind in (pa.string(), CODED_TEXT)
 )
 # What a point says of its series in columns of its own.
 AS_STORED = (
@@ -63,11 +63,11 @@ def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
     columns["prometheus_name"], columns["prometheus_escaped"] = prometheus_names(rows, chosen)
     own, resource = (_Texts(rows.attached[scope.map_column], rows.data, chosen) for scope in (ATTRIBUTES, RESOURCE))
     if rows.prometheus:
-        columns["labels"] = own.lists(own.names, escaped_own_name).take(pa.array(own.place))
+        columns["labels"] = own.lists(escaped_own_name)
     else:
         columns["labels"] = _labels(own, resource)
     columns["as_sent"] = pa.array(np.full(len(chosen), rows.prometheus))
-    columns["resource"] = resource.lists(resource.names).take(pa.array(resource.place))
+    columns["resource"] = resource.lists()
     return series_file(pa.table(columns))
 
 
@@ -92,6 +92,7 @@ def series_file(table: pa.Table) -> pa.Buffer:
 
 def _stored(rows: Rows, name: str, chosen: Any) -> pa.Array:
     kind = METRICS.schema.field(name).type
+    kind = CODED_TEXT if kind == pa.string() else kind
     if name not in rows.columns:
         return pa.nulls(len(chosen), kind)
     return take(rows.columns[name], rows.data, chosen, kind)
@@ -140,10 +141,11 @@ class _Texts:
         position[self.owner[found]] = found
         return self.texts.take(pa.array(position, mask=position < 0))
 
-    def lists(self, names: list[str], escape: Callable[[str], str] = escaped_label_name) -> pa.Array:
-        """One list of labels for each owner."""
-        offsets = np.searchsorted(self.owner, np.arange(self.owners + 1))
-        return _label_lists(offsets, names, self.key, self.texts, escape)
+    def lists(self, escape: Callable[[str], str] = escaped_label_name) -> pa.Array:
+        """One list of labels for each row."""
+        first = np.searchsorted(self.owner, np.arange(self.owners + 1))
+        items, offsets = _spread(first[:-1], np.diff(first), self.place)
+        return _label_lists(offsets, self.names, self.key[items], coded_texts(items, self.texts), escape)
 
 
 def _value_texts(data: Any, values: Any) -> pa.Array:
@@ -176,21 +178,22 @@ def _labels(own: _Texts, resource: _Texts) -> pa.Array:
         JOB: pc.coalesce(pc.binary_join_element_wise(job, name, "/"), name),
         INSTANCE: resource.value_of(SERVICE_INSTANCE),
     }
-    keys, owners, texts = [number[own.key[item]]], [series], [own.texts.take(pa.array(item))]
+    keys, owners, texts, known = [number[own.key[item]]], [series], [item], len(own.texts)
     for label, by_resource in given.items():
-        values = by_resource.take(pa.array(resource.place))
-        has = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+        has = np.flatnonzero(by_resource.is_valid().to_numpy(zero_copy_only=False)[resource.place])
         wins = np.zeros(len(own.place), np.bool_)
         wins[has] = True
         clash = (keys[0] == number_of[label]) & wins[owners[0]]
-        keys[0], owners[0], texts[0] = keys[0][~clash], owners[0][~clash], texts[0].filter(pa.array(~clash))
+        keys[0], owners[0], texts[0] = keys[0][~clash], owners[0][~clash], texts[0][~clash]
         keys.append(np.full(len(has), number_of[label]))
         owners.append(has)
-        texts.append(values.take(pa.array(has)))
+        texts.append(known + resource.place[has])
+        known += len(by_resource)
     key, owner = np.concatenate(keys), np.concatenate(owners)
     order = np.lexsort((key, owner))
     offsets = np.searchsorted(owner[order], np.arange(len(own.place) + 1))
-    texts_in_order = pa.concat_arrays(texts).take(pa.array(order))
+    known_texts = pa.concat_arrays([own.texts, *given.values()])
+    texts_in_order = coded_texts(np.concatenate(texts)[order], known_texts)
     return _label_lists(offsets, names, key[order], texts_in_order, escaped_label_name)
 
 
@@ -202,11 +205,11 @@ def _spread(starts: Any, sizes: Any, place: Any) -> tuple[Any, Any]:
 
 
 def _label_lists(offsets: Any, names: list[str], key: Any, texts: pa.Array, escape: Callable[[str], str]) -> pa.Array:
-    chosen = pa.array(key)
+    """Lists of codes: what many series share, the labels of a large resource, is not repeated for each of them."""
     arrays = [
-        pa.array(names, pa.string()).take(chosen),
-        pa.array([escape(name) for name in names], pa.string()).take(chosen),
+        coded_texts(key, pa.array(names, pa.string())),
+        coded_texts(key, pa.array([escape(name) for name in names], pa.string())),
         texts,
     ]
-    labels = pa.StructArray.from_arrays(arrays, fields=list(LABELS.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), labels).cast(LABELS)
+    labels = pa.StructArray.from_arrays(arrays, fields=list(_CODED_LABELS.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), labels, type=_CODED_LABELS)

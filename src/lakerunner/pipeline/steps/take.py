@@ -23,6 +23,8 @@ from lakerunner.pipeline.read.walk import ABSENT, ARRAY, BOOL, DOUBLE, INT, KVLI
 from lakerunner.pipeline.read.wire import read_varint
 from lakerunner.pipeline.steps.json_text import put_value, room, stack
 
+# Texts as numbers of a dictionary's entries.
+CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 # The field of a struct that holds its `attached` attributes.
 ATTACHED_FIELD = "attributes"
 
@@ -70,14 +72,14 @@ def _structs_array(column: Structs, data: Any, order: Any, kind: pa.DataType) ->
         else:
             fields.append(pa.nulls(len(order), field.type))
     valid = None if column.valid is None else column.valid[order]
-    return pa.Array.from_buffers(kind, len(order), [_mask(valid)], children=fields)
+    return pa.Array.from_buffers(kind, len(order), [mask_of(valid)], children=fields)
 
 
 def _lists_array(column: Lists, data: Any, order: Any, kind: pa.DataType) -> pa.Array:
     items, offsets = flattened(column.first, order)
     valid = offsets[1:] > offsets[:-1] if column.empty_is_null else None
     values = take(column.items, data, items, kind.value_type)
-    return pa.Array.from_buffers(kind, len(order), [_mask(valid), pa.py_buffer(offsets)], children=[values])
+    return pa.Array.from_buffers(kind, len(order), [mask_of(valid), pa.py_buffer(offsets)], children=[values])
 
 
 def map_array(attached: Attached, chosen: Any, offsets: Any, data: Any) -> pa.Array:
@@ -130,10 +132,10 @@ def count_distinct(slices: Slices, data: Any) -> tuple[int, int]:
 
 def numbers_array(values: Any, valid: Any, kind: pa.DataType) -> pa.Array:
     body = np.packbits(values, bitorder="little") if kind == pa.bool_() else np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [_mask(valid), pa.py_buffer(body)])
+    return pa.Array.from_buffers(kind, len(values), [mask_of(valid), pa.py_buffer(body)])
 
 
-def _mask(valid: Any) -> pa.Buffer | None:
+def mask_of(valid: Any) -> pa.Buffer | None:
     """Validity as Arrow wants it; None where there is no null."""
     return None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
@@ -148,8 +150,15 @@ def texts_array(parts: tuple[Any, Any, Any], kind: pa.DataType) -> pa.Array:
 def coded_array(codes: Any, values: pa.Array) -> pa.Array:
     """A dictionary array that holds only the values that occur, in the order of first sight."""
     compact, used = _compact(codes, len(values))
-    indices = pa.Array.from_buffers(pa.int32(), len(compact), [_mask(compact >= 0), pa.py_buffer(compact)])
+    indices = pa.Array.from_buffers(pa.int32(), len(compact), [mask_of(compact >= 0), pa.py_buffer(compact)])
     return pa.DictionaryArray.from_arrays(indices, values.take(pa.array(used)))
+
+
+def coded_texts(codes: Any, texts: pa.Array) -> pa.Array:
+    """The texts that these codes name, -1 for null, as a dictionary array in which no text stands twice."""
+    encoded = texts.dictionary_encode()
+    numbers = np.append(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32), np.int32(-1))
+    return coded_array(numbers[codes], encoded.dictionary)
 
 
 @njit(cache=True)

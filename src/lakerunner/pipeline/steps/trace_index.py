@@ -17,13 +17,12 @@ from lakerunner.model.signal import TIME
 from lakerunner.pipeline.read.memory import same
 from lakerunner.pipeline.read.rows import Coded, Numbers, Rows, Texts
 from lakerunner.pipeline.steps.layout import Layout
-from lakerunner.pipeline.steps.take import coded_array, numbers_array, slices_array, slices_of
+from lakerunner.pipeline.steps.take import CODED_TEXT, coded_array, numbers_array, slices_array, slices_of
 
 TRACE_INDEX = "traces.parquet"
 MAX_SERVICES = 50  # of one trace; a trace of more has the first of them in the order of time
 ROW_GROUP_TRACES = 20_000
 ERROR = 2  # the status code
-_NAME = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
     [
         pa.field("trace_id", pa.binary(), nullable=False),
@@ -32,9 +31,9 @@ SCHEMA = pa.schema(
         pa.field("errors", pa.int64(), nullable=False),
         pa.field("start_timestamp", TIME, nullable=False),
         pa.field("end_timestamp", TIME),
-        pa.field("root_service_name", _NAME),
-        pa.field("root_name", _NAME),
-        pa.field("services", pa.list_(pa.string()), nullable=False),
+        pa.field("root_service_name", CODED_TEXT),
+        pa.field("root_name", CODED_TEXT),
+        pa.field("services", pa.list_(CODED_TEXT), nullable=False),
     ]
 )
 
@@ -100,7 +99,7 @@ def _of_roots(codes: Any, roots: Any, values: pa.Array) -> pa.Array:
 
 def _services(codes: Any, first: Any, values: pa.Array) -> pa.Array:
     found, offsets = distinct_codes(codes, first, len(values))
-    return pa.ListArray.from_arrays(pa.array(offsets), coded_array(found, values).dictionary_decode())
+    return pa.ListArray.from_arrays(pa.array(offsets), coded_array(found, values))
 
 
 @njit(cache=True)
