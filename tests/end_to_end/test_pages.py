@@ -43,6 +43,11 @@ def test_commands_of_a_page_run(page: Path, running: Lake, environment: Mapping[
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_stand_in_blocks_that_run(page: Path) -> None:
+    assert "\n    lakerunner " not in page.read_text()
+
+
 def test_reasons_say_something() -> None:
     """A block that is left out is a promise that nobody checks: its reason is a sentence."""
     blocks = [block for page in PAGES for block in command_blocks(page)]
