@@ -163,8 +163,8 @@ def test_origins_are_a_list_and_none_by_default() -> None:
 
 
 def documented() -> list[str]:
-    """Every curl command of the documentation that posts a query."""
-    texts = [(REPO / "README.md").read_text(), *(one.read_text() for one in sorted(REPO.glob("docs/formats/*.md")))]
+    """Every curl command of docs/formats that posts a query; those of the guides: tests/end_to_end/test_pages.py."""
+    texts = [one.read_text() for one in sorted(REPO.glob("docs/formats/*.md"))]
     commands = [line for text in texts for line in text.replace("\\\n", " ").splitlines() if line.startswith("curl ")]
     return [one for one in commands if "7080" in one and "@" not in one]
 

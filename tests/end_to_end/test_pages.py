@@ -6,6 +6,7 @@ Only the port is another: 7080, the default, may be taken on a developer's machi
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,9 +28,19 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 
 @pytest.fixture(scope="module")
-def environment(running: Lake) -> Mapping[str, str]:
+def environment(running: Lake, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    if not shutil.which("curl"):
+        pytest.skip("no curl is installed")
     programs = Path(sys.executable).parent
-    return clean_environment({"LAKERUNNER_HOME": str(running.home), "PATH": f"{programs}:{os.environ['PATH']}"})
+    curl = tmp_path_factory.mktemp("curl")
+    (curl / ".curlrc").write_text("fail-with-body\n")  # an answer of 4xx or 5xx is a failure
+    return clean_environment(
+        {
+            "LAKERUNNER_HOME": str(running.home),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "CURL_HOME": str(curl),
+        }
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
