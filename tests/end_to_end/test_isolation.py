@@ -105,8 +105,11 @@ def comparable(response: httpx.Response) -> tuple[int, str, list[str]]:
             answer = response.json()
             lines = [json.dumps({**answer, "rows": None}, separators=(",", ":")), *map(json.dumps, answer["rows"])]
         case _:
+            # Events of progress come as often as time allows, each with a blank line behind it.
             lines = [
-                line for line in response.text.splitlines() if not line.removeprefix("data: ").startswith(_PASSING)
+                line
+                for line in response.text.splitlines()
+                if line and not line.removeprefix("data: ").startswith(_PASSING)
             ]
     for pattern, instead in ((_SECRET, "SECRET"), (_MOMENT, "MOMENT"), (_SECONDS, "SECONDS"), (_MESSAGE, r"\1")):
         lines = [pattern.sub(instead, line) for line in lines]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import httpx
 import pytest
 
 from hostile.inputs import statements
@@ -23,7 +24,10 @@ def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoTenants]:
     with two_tenants(tmp_path_factory.mktemp("hostile_spark") / "home", {"QUERY_SECONDS": "12"}) as made:
 
         def answered() -> bool:
-            answer = made.ask(made.a, "SELECT count(*) AS n FROM logs", engine="spark")
+            try:
+                answer = made.ask(made.a, "SELECT count(*) AS n FROM logs", engine="spark")
+            except httpx.TimeoutException:
+                return False
             return bool(answer.json().get("rows") == [{"n": made.a.rows}])
 
         wait_until(answered, "an answer of Spark", 120, made.lake.process.text)

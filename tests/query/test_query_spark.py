@@ -105,10 +105,10 @@ def test_what_java_says_is_told(session: SparkSession) -> None:
     """Java that is there and fails is not called gone."""
     with pytest.raises(Py4JJavaError) as raised:
         session._jvm.java.util.ArrayList().get(0)  # type: ignore[union-attr]
-    told = explained(raised.value)
+    told = explained(raised.value, "1g")
     assert isinstance(told, Crashed)
     assert str(told).startswith("Spark did not finish the query: java.lang.IndexOutOfBoundsException: ")
-    told = explained(ConnectionRefusedError("no one is there"))
+    told = explained(ConnectionRefusedError("no one is there"), "1g")
     assert str(told).endswith("has ended, or does not answer: ConnectionRefusedError: no one is there")
 
 

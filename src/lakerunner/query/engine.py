@@ -137,8 +137,7 @@ class Engine:
         self._syntax.check(organization, question.text)
         picks = self._picks(organization, plan.scans, question.now_ns)
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
-        answer = self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
-        return Located(answer, question.text)
+        return self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
 
     def run(self, job: Job) -> Answer:
         """At once: the work begins when the answer is looked at."""
