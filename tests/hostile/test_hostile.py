@@ -24,6 +24,7 @@ EVERYDAY = sorted((name for name in STATEMENTS if not name.endswith("_more")), k
 MORE = [name for name in STATEMENTS if name.endswith("_more")]
 REQUESTS, PUSHES = raw_requests(), pushes()
 Recorder = Callable[[str, object], None]
+pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture(scope="module")
