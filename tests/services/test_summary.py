@@ -12,6 +12,7 @@ from lakerunner.services.summary import Reporter
 
 def test_a_minute_of_work_is_one_line_for_each_service_and_a_quiet_one_is_none() -> None:
     meters.ROWS.labels("logs").inc(1000)  # before it began
+    meters.ROLLUP_LAG.clear()  # other tests of this process may have set it
     reporter, stream = Reporter(["ingest", "compact", "rollup", "query-api"]), io.StringIO()
     configure_logs("info", stream)
     for signal, rows in (("logs", 20), ("metrics", 3)):
