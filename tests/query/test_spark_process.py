@@ -298,3 +298,11 @@ def test_what_the_process_sends_is_never_trusted() -> None:
     error = TooLarge("x" * 10_000)
     told = frames.failure_of(bytearray(frames.failure_content(error)))
     assert (type(told), len(str(told))) == (TooLarge, 4000)
+
+
+@pytest.mark.parametrize(
+    ("master", "used"),
+    [("local[*]", "local[*,2]"), ("local[4,3]", "local[4,3]"), ("spark://host:7077", "spark://host:7077")],
+)
+def test_a_task_that_lost_its_worker_runs_once_more(master: str, used: str, tmp_path: Path) -> None:
+    assert for_queries(spark_settings(tmp_path, master)).master == used

@@ -35,6 +35,7 @@ _MODULE = "lakerunner.pipeline.ask.serve"
 # of its time go into freeing less than a twentieth of its heap: a query that grows without end is over in seconds.
 _QUERY_JVM = "-XX:+UseParallelGC -XX:GCTimeLimit=90 -XX:GCHeapFreeLimit=5 -XX:+ExitOnOutOfMemoryError"
 _MEMORY = re.compile(r"(\d+)([kmgt]?)b?")
+_LOCAL = re.compile(r"local(?:\[([^,\]]+)\])?")
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -58,11 +59,21 @@ def for_queries(settings: SparkSettings) -> SparkSettings:
     }
     return replace(
         settings,
+        master=_with_second_try(settings.master),
         conf=tuple(sorted(conf.items())),
         java_options=_QUERY_JVM,
         daemon="lakerunner.pipeline.ask.daemon",
         own_group=False,  # so that the process and its JVM can be killed as one
     )
+
+
+def _with_second_try(master: str) -> str:
+    """A local master that runs a failed task once more, as clusters do.
+
+    A Python worker that is being ended after a LIMIT was reached can still be given the next query's task.
+    """
+    found = _LOCAL.fullmatch(master)
+    return f"local[{found[1] or 1},2]" if found else master
 
 
 def _bytes_of(memory: str) -> int:
