@@ -1,10 +1,10 @@
 """Bound what rows get from the resource, scope, metric or series that they share with others.
 
-A resource is sent once and stands in each of its rows. Its texts are written once (steps/layout.py), but whoever reads
+A resource is sent once and stands in each of its rows. Its texts are written once (steps/layout.py), but a reader of
 the rows may lay it out for each of them, and the numbers of its attributes are written for each row: a megabyte shared
 by a hundred thousand records would be 100 GB. So what a row shares beyond a usual amount counts as its own size, by
-which rows are grouped; and a file may have so much of it as its size allows. As that is in proportion, requests that
-are right one by one are right in one object too.
+which rows are grouped; and the file's size limits how much of it the file may have. As that is in proportion, requests
+that are right one by one are right in one object too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def count_shared(rows: Rows) -> tuple[Rows, int]:
 
 
 def reason_to_refuse(shared: int, size: int) -> str | None:
-    """Return why a file of this size whose rows share so many bytes is not taken; None if it is."""
+    """Return why a file of `size` bytes whose rows share `shared` bytes is refused; None if it is taken."""
     if shared <= MAX_TIMES * size:
         return None
     return (
