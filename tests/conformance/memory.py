@@ -13,9 +13,9 @@ import numpy as np
 
 from conformance.script import Sample, State
 from lakerunner.model.labels import Labels, value_of
+from lakerunner.plan.regex import compiled
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
-from lakerunner.plan.vectors.regex import compiled
 from lakerunner.plan.vectors.values import Samples
 
 
@@ -54,7 +54,7 @@ def matches(matcher: Matcher, labels: Labels) -> bool:
     value = value_of(labels, matcher.name)
     if matcher.op in ("=", "!="):
         return (value == matcher.value) == (matcher.op == "=")
-    return (compiled(matcher.value).fullmatch(value) is not None) == (matcher.op == "=~")
+    return compiled(matcher.value).matches(value) == (matcher.op == "=~")
 
 
 def as_stored(samples: Sequence[Sample]) -> list[Sample]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.plan.aggregations import AGGREGATIONS, SPLITS, NotSplit, aggregate
-from lakerunner.plan.aggregations.label_hash import label_hashes
+from lakerunner.plan.aggregations.limits import label_hashes
 from lakerunner.plan.aggregations.parameters import general_text, plain_text
 from lakerunner.plan.vectors.expression import Aggregate, Number, Selector, Span
 from lakerunner.plan.vectors.grouping import grouped

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
+from lakerunner.plan.regex import capturing
 from lakerunner.plan.vectors.evaluate import evaluate, kind_of
 from lakerunner.plan.vectors.expression import Kind, Matcher, Number, Selector
 from lakerunner.plan.vectors.function import Called, Function
@@ -20,7 +20,7 @@ from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Scalar, Steps, V
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.functions.clock import moments
 from lakerunner.promql.functions.info_reference import shared_reference
-from lakerunner.promql.functions.label_functions import expanded
+from lakerunner.promql.functions.label_functions import template_pieces
 from lakerunner.promql.functions.presence import absent_labels
 from lakerunner.promql.functions.sorting import compare_naturally
 from lakerunner.promql.parse import parse
@@ -95,9 +95,11 @@ def test_the_steps_are_the_time() -> None:
     ],
 )
 def test_a_template_is_expanded_as_prometheus_does(template: str, text: str) -> None:
-    found = re.fullmatch("(a)(?P<word>b)c(d)?", "abc")
+    regex = capturing("(a)(?P<word>b)c(d)?")
+    found = regex.groups("abc")
     assert found is not None
-    assert expanded(template, found) == text
+    pieces = template_pieces(template, regex)
+    assert "".join(piece if isinstance(piece, str) else found[piece] for piece in pieces) == text
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.tier import RAW, window_end
+from lakerunner.plan.regex import compiled
 from lakerunner.plan.vectors.evaluate import evaluate, in_order, kind_of
 from lakerunner.plan.vectors.expression import Kind, Matcher
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.notes import Note
-from lakerunner.plan.vectors.regex import compiled
 from lakerunner.plan.vectors.values import Samples, Steps, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
@@ -221,7 +221,7 @@ def _meets(labels: Labels, matchers: Sequence[Matcher]) -> bool:
         value = value_of(labels, matcher.name)
         if matcher.op in ("=", "!="):
             return (value == matcher.value) == (matcher.op == "=")
-        return bool(compiled(matcher.value).fullmatch(value)) == (matcher.op == "=~")
+        return compiled(matcher.value).matches(value) == (matcher.op == "=~")
 
     return all(map(met, matchers))
 

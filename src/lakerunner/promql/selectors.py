@@ -6,8 +6,8 @@ from typing import Literal, cast
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME
+from lakerunner.plan.regex import compiled
 from lakerunner.plan.vectors.expression import Matcher, Selector, Span
-from lakerunner.plan.vectors.regex import compiled
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, Token
 from lakerunner.promql.literals import utf8_string
@@ -36,8 +36,8 @@ def matches_empty(matcher: Matcher) -> bool:
         case "!=":
             return matcher.value != ""
         case "=~":
-            return compiled(matcher.value).fullmatch("") is not None
-    return compiled(matcher.value).fullmatch("") is None
+            return compiled(matcher.value).matches("")
+    return not compiled(matcher.value).matches("")
 
 
 def _braces(cursor: Cursor) -> tuple[tuple[Matcher, ...], int]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 
+from xxhash import xxh64_intdigest
+
 from lakerunner.query.spans import Span
 
 Read = Callable[[int, int], bytes]  # so many bytes, from there
@@ -22,10 +24,6 @@ _KINDS = bytes.fromhex("1c1c00001c1c00001c1c000000")
 _HEADER_MOST = len(_NUM_BYTES) + 5 + len(_KINDS)
 # One that rules nothing out: 32 bytes, all bits set.
 NEUTRAL = _NUM_BYTES + b"\x40" + _KINDS + b"\xff" * _BLOCK
-
-_MASK = 2**64 - 1
-_P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
-_P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 
 
 def may_hold(read: Read, place: Span, hashes: Iterable[int]) -> bool:
@@ -45,48 +43,8 @@ def may_hold(read: Read, place: Span, hashes: Iterable[int]) -> bool:
 
 
 def hash_of(value: bytes) -> int:
-    """XXH64 with seed 0."""
-    at, size = 0, len(value)
-    if size >= 32:
-        lanes = [_P1 + _P2 & _MASK, _P2, 0, -_P1 & _MASK]
-        while at + 32 <= size:
-            lanes = [_round(lane, word) for lane, word in zip(lanes, struct.unpack_from("<4Q", value, at), strict=True)]
-            at += 32
-        turned = (_turned(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
-        found = sum(turned) & _MASK
-        for lane in lanes:
-            found = ((found ^ _round(0, lane)) * _P1 + _P4) & _MASK
-    else:
-        found = _P5
-    found = found + size & _MASK
-    for place in range(at, size - 7, 8):
-        (word,) = struct.unpack_from("<Q", value, place)
-        found = (_turned(found ^ _round(0, word), 27) * _P1 + _P4) & _MASK
-    return _mixed(_tail(found, value[size - size % 8 :]))
-
-
-def _tail(found: int, rest: bytes) -> int:
-    """The last bytes, fewer than eight."""
-    if len(rest) >= 4:
-        found = (_turned(found ^ int.from_bytes(rest[:4], "little") * _P1 & _MASK, 23) * _P2 + _P3) & _MASK
-        rest = rest[4:]
-    for byte in rest:
-        found = _turned(found ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
-    return found
-
-
-def _mixed(found: int) -> int:
-    found = (found ^ found >> 33) * _P2 & _MASK
-    found = (found ^ found >> 29) * _P3 & _MASK
-    return found ^ found >> 32
-
-
-def _round(lane: int, word: int) -> int:
-    return _turned(lane + word * _P2 & _MASK, 31) * _P1 & _MASK
-
-
-def _turned(value: int, by: int) -> int:
-    return (value << by | value >> 64 - by) & _MASK
+    """Return the XXH64, with seed 0, by which Parquet's filters know a value."""
+    return xxh64_intdigest(value)
 
 
 def _size(header: bytes) -> Span:

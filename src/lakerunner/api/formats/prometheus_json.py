@@ -1,7 +1,7 @@
 """Values of PromQL as Prometheus' JSON: series x steps in, chunks of text out.
 
 What always holds: text is made chunk by chunk from the arrays, which may be of many groups of time: those of a series
-are brought together only while it is written. A double is written as Prometheus writes it (float_text.py).
+are brought together only while it is written. A double is written as Prometheus writes it (model/number_text.py).
 """
 
 from __future__ import annotations

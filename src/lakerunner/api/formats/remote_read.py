@@ -16,10 +16,10 @@ import numpy as np
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, tag, varint
+from lakerunner.plan.regex import compiled
 from lakerunner.plan.vectors.arrays import Floats, Ints
 from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.plan.vectors.histogram import Buckets, Histogram
-from lakerunner.plan.vectors.regex import compiled
 from lakerunner.plan.vectors.values import Samples
 
 SAMPLES = 0

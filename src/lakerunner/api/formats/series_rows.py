@@ -1,7 +1,7 @@
 """Series and their samples as rows of doubles, and their text: what every form of an answer is written from.
 
 Comes in: a Vector or Samples. Goes out: for each series the text of its doubles, each with what stands around it, made
-by one call into machine code for many series (float_text.py).
+by one call into machine code for many series (point_text.py).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from lakerunner.api.formats.float_text import VALUE_BYTES, Around, Bytes, Points, write_points
+from lakerunner.api.formats.point_text import Around, Bytes, Points, write_points
 from lakerunner.model.labels import Labels
+from lakerunner.model.number_text import MAX_BYTES
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
 from lakerunner.plan.vectors.histogram import Histogram
 from lakerunner.plan.vectors.values import Samples, Vector
@@ -85,14 +86,14 @@ def rows_of_samples(samples: Samples) -> Rows:
 def written_rows(
     rows: Rows, stamps: Texts, heads: Texts, middle: bytes, tail: bytes, *, quotes: bool
 ) -> Iterator[bytes]:
-    """Of each row, its doubles with what stands around them (float_text.py)."""
+    """Of each row, its doubles with what stands around them (point_text.py)."""
     if not len(rows.labels):
         return
     bits = np.ascontiguousarray(rows.values, np.float64).view(np.uint64)
     points = Points(bits, np.ascontiguousarray(rows.floats()), rows.first, rows.last, rows.stride)
     fixed = [np.frombuffer(one, np.uint8) for one in (middle, tail)]
     around = Around(heads.text, heads.ends, stamps.text, stamps.ends, fixed[0], fixed[1], quotes)
-    width = heads.longest + stamps.longest + len(middle) + len(tail) + VALUE_BYTES + 2
+    width = heads.longest + stamps.longest + len(middle) + len(tail) + MAX_BYTES + 2
     out = np.empty(int(np.sum(rows.last - rows.first)) * width, np.uint8)
     ends = np.empty(len(rows.labels), np.int64)
     write_points(out, ends, points, around)

@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
+from lakerunner.plan.regex import search_column
+
 _NUMBER = re.compile(
     r"[ \t\n\v\f\r]*([+-]?)((?:\d+(?:_\d+)*)?)(\.?)((?:\d+(?:_\d+)*)?)(?:[eE]([+-]?\d+))?[ \t\n\v\f\r]*"
 )
@@ -37,7 +39,7 @@ def matches(texts: pa.Array, patterns: pa.Array, options: pa.Array) -> pa.Array:
     """Patterns and options are the same in every row."""
     if not len(texts):
         return pa.array([], pa.bool_())
-    return pc.match_substring_regex(texts, patterns[0].as_py(), ignore_case="i" in options[0].as_py())
+    return search_column(texts, patterns[0].as_py(), ignore_case="i" in options[0].as_py())
 
 
 def rounded(numbers: pa.Array, digits: pa.Array) -> pa.Array:

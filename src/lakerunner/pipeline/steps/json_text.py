@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from lakerunner.model.number_text import put_int, put_python_double
 from lakerunner.model.typed_json import WRAPPERS
 from lakerunner.pipeline.read.memory import load
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING, read_value
 from lakerunner.pipeline.read.wire import MAX_DEPTH, MESSAGE, read_size, read_varint, skip_field, tag_of
-from lakerunner.pipeline.steps.decimal import put_double, put_int
 
 _FIRST, _SECOND = tag_of(1, MESSAGE), tag_of(2, MESSAGE)
 _QUOTE, _COMMA, _COLON, _BACKSLASH = 34, 44, 58, 92
@@ -102,7 +102,7 @@ def _put_base64(data: Any, start: Any, end: Any, out: Any, at: Any) -> Any:
 @njit(cache=True)
 def _put_double(bits: Any, out: Any, at: Any) -> Any:
     if bits & np.uint64(0x7FF0000000000000) != np.uint64(0x7FF0000000000000):
-        return put_double(bits, out, at)
+        return put_python_double(out, at, bits)
     at = _put(out, at, _OPEN_DOUBLE)
     if bits & np.uint64(0xFFFFFFFFFFFFF) != 0:
         at = _put(out, at, _NAN)
@@ -119,7 +119,7 @@ def _put_scalar(data: Any, value: Any, out: Any, at: Any) -> Any:
         return _put_string(data, start, start + size, out, at)
     if kind == INT:
         number, _ = read_varint(data, start)
-        return put_int(np.int64(number), out, at)
+        return put_int(out, at, np.int64(number))
     if kind == DOUBLE:
         return _put_double(load(data, start), out, at)
     if kind == BYTES:

@@ -1,19 +1,22 @@
 """limitk and limit_ratio: some of the series, whatever their values.
 
 limitk takes the first k of each group, so that all series must be seen at once; limit_ratio those whose labels' hash
-falls into the ratio.
+falls into the ratio: XXH64, seed 0, of each name and value after its length, as Prometheus chooses them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
+from xxhash import xxh64_intdigest
 
+from lakerunner.model.labels import Labels
 from lakerunner.plan.aggregations.aggregation import Aggregation, Parameter, groups_of
-from lakerunner.plan.aggregations.label_hash import label_hashes
 from lakerunner.plan.aggregations.parameters import checked_count, checked_ratio
 from lakerunner.plan.vectors.expression import Aggregate
 from lakerunner.plan.vectors.notes import Notes
@@ -48,6 +51,20 @@ def _share(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) 
     place = (label_hashes(vector.labels).astype(np.float64) / float(2**64))[:, None]
     inside = np.where(ratio >= 0, place < ratio, place >= 1.0 + ratio)
     return replace(vector, present=vector.present & inside).occupied()
+
+
+def label_hashes(labels: Sequence[Labels]) -> npt.NDArray[np.uint64]:
+    written = (b"".join(map(_written, own)) for own in labels)
+    return np.fromiter(map(xxh64_intdigest, written), np.uint64, len(labels))
+
+
+def _written(pair: tuple[str, str]) -> bytes:
+    name, value = (text.encode() for text in pair)
+    return _length(len(name)) + name + _length(len(value)) + value
+
+
+def _length(size: int) -> bytes:
+    return bytes([size]) if size < 255 else b"\xff" + size.to_bytes(3, "little")
 
 
 LIMITK = Aggregation("limitk", _first)

@@ -15,10 +15,10 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, labels_text, value_of
+from lakerunner.plan.regex import compiled
 from lakerunner.plan.vectors.arrays import Bools, Floats, Ints
 from lakerunner.plan.vectors.expression import Expression, Matcher, Selector, bare
 from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.regex import compiled
 from lakerunner.plan.vectors.united import merged
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import VECTOR, float_samples
@@ -80,7 +80,7 @@ def _wanted(arguments: Sequence[Expression]) -> _Wanted:
 def _matches(matcher: Matcher, value: str) -> bool:
     if matcher.op in ("=", "!="):
         return (matcher.value == value) == (matcher.op == "=")
-    return (compiled(matcher.value).fullmatch(value) is not None) == (matcher.op == "=~")
+    return compiled(matcher.value).matches(value) == (matcher.op == "=~")
 
 
 def _identity(labels: Labels) -> Identity:

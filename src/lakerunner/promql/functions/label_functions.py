@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
+from lakerunner.plan.regex import Regex, capturing
 from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.regex import capturing
 from lakerunner.plan.vectors.united import merged
 from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
@@ -29,15 +30,17 @@ def _label_replace(called: Called) -> Vector:
         raise UserError(f"invalid regular expression in label_replace(): {pattern}") from error
     _check_label(target, "destination", "label_replace")
 
-    def change(labels: Labels) -> str | None:
-        value = value_of(labels, source)
-        found = expression.fullmatch(value)
+    pieces = template_pieces(template, expression)
+
+    @cache
+    def replacement(value: str) -> str | None:
+        found = expression.groups(value)
         if found is None:
             return None
         _check_length(len(template) + template.count("$") * len(value), target)
-        return expanded(template, found)
+        return "".join(piece if isinstance(piece, str) else found[piece] for piece in pieces)
 
-    return _relabelled(vector_of(called), target, change)
+    return _relabelled(vector_of(called), target, lambda labels: replacement(value_of(labels, source)))
 
 
 def _label_join(called: Called) -> Vector:
@@ -66,20 +69,26 @@ def _check_length(length: int, target: str) -> None:
         raise TooLarge(f"label {target} could get a value of {length} characters; a query makes at most {MAX_VALUE}")
 
 
-def expanded(template: str, found: re.Match[str]) -> str:
-    """$1, ${1}, $name and ${name} are what that group has matched, or nothing; $$ is a dollar. A name is as long as it
-    can be: $1a is the group called 1a. A dollar before anything else stands for itself."""
+def template_pieces(template: str, regex: Regex) -> list[str | int]:
+    """Cut a template into texts and numbers of groups.
 
-    def group(reference: re.Match[str]) -> str:
+    $1, ${1}, $name and ${name} are groups, or nothing where there is no such group; $$ is a dollar. A name is as long
+    as it can be: $1a is the group called 1a. A dollar before anything else stands for itself.
+    """
+    pieces: list[str | int] = []
+    at = 0
+    for reference in _REFERENCE.finditer(template):
+        pieces.append(template[at : reference.start()])
+        at = reference.end()
         name = reference["braced"] or reference["plain"]
         if name is None:
-            return "$"
-        if name.isascii() and name.isdigit() and (name == "0" or name[0] != "0"):
+            pieces.append("$")
+        elif name.isascii() and name.isdigit() and (name == "0" or name[0] != "0"):
             number = int(name) if len(name) < 9 else -1
-            return (found[number] or "") if 0 <= number <= found.re.groups else ""
-        return found.groupdict("").get(name, "")
-
-    return _REFERENCE.sub(group, template)
+            pieces.append(number if 0 <= number <= regex.count else "")
+        else:
+            pieces.append(regex.names.get(name, ""))
+    return [*pieces, template[at:]]
 
 
 def _relabelled(vector: Vector, target: str, change: Callable[[Labels], str | None]) -> Vector:

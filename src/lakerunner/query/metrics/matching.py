@@ -6,14 +6,13 @@ What always holds: each different value is matched once, however many series hav
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name
+from lakerunner.plan.regex import compiled
 from lakerunner.plan.vectors.arrays import Bools
 from lakerunner.plan.vectors.expression import Matcher
 
@@ -48,21 +47,30 @@ class LabelTest:
 
     def __init__(self, matcher: Matcher) -> None:
         self.name = matcher.name
+        self._wanted = matcher.value
+        self._is_negated = matcher.op in ("!=", "!~")
+        self._regex = compiled(matcher.value) if matcher.op in ("=~", "!~") else None
         self._known: dict[str, bool] = {}
-        self._test = _test_of(matcher)
 
     def __call__(self, value: str) -> bool:
+        if self._regex is None:
+            return (value == self._wanted) != self._is_negated
         found = self._known.get(value)
         if found is None:
             if len(self._known) > _MOST_KNOWN:
                 self._known.clear()
-            found = self._known[value] = bool(self.each(pa.array([value], pa.string()))[0])
+            found = self._known[value] = self._regex.matches(value) != self._is_negated
         return found
 
     def each(self, values: pa.Array) -> Bools:
-        """Whether each of these texts is meant."""
-        found: Bools = self._test(values).to_numpy(zero_copy_only=False)
-        return found
+        """Test each of these texts."""
+        if self._regex is None:
+            wanted = pa.scalar(self._wanted.encode("utf-8", "surrogatepass"))  # half a surrogate pair is in no value
+            found = pc.equal(values.cast(pa.binary()), wanted)
+        else:
+            found = self._regex.each(values)
+        tested: Bools = (pc.invert(found) if self._is_negated else found).to_numpy(zero_copy_only=False)
+        return tested
 
 
 class Test:
@@ -83,23 +91,3 @@ class Test:
 
 def matches(labels: Labels, matchers: Matchers) -> bool:
     return Test(matchers)(labels)
-
-
-def _test_of(matcher: Matcher) -> Callable[[pa.Array], pa.Array]:
-    wanted = pa.scalar(matcher.value.encode("utf-8", "surrogatepass"))  # half a surrogate pair is in no value
-    match matcher.op:
-        case "=":
-            return lambda values: pc.equal(values.cast(pa.binary()), wanted)
-        case "!=":
-            return lambda values: pc.not_equal(values.cast(pa.binary()), wanted)
-    pattern = f"^(?s:{matcher.value})$"
-
-    def search(values: pa.Array) -> pa.Array:
-        try:
-            found = pc.match_substring_regex(values, pattern)
-        except pa.ArrowInvalid as error:
-            raise UserError(f"{matcher.name}{matcher.op}{matcher.value!r}: {error}") from error
-        return found if matcher.op == "=~" else pc.invert(found)
-
-    search(pa.array([""]))  # a pattern that is none is refused at once
-    return search

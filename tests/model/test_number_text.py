@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from lakerunner.pipeline.steps.decimal import put_double, put_int
+from lakerunner.model.number_text import put_int, put_python_double
 
 
 @njit
 def doubles(bits: Any, out: Any, ends: Any) -> None:
     at = np.int64(0)
     for place in range(len(bits)):
-        at = put_double(bits[place], out, at)
+        at = put_python_double(out, at, bits[place])
         ends[place] = at
 
 
@@ -26,7 +26,7 @@ def doubles(bits: Any, out: Any, ends: Any) -> None:
 def integers(numbers: Any, out: Any, ends: Any) -> None:
     at = np.int64(0)
     for place in range(len(numbers)):
-        at = put_int(numbers[place], out, at)
+        at = put_int(out, at, numbers[place])
         ends[place] = at
 
 

@@ -1,23 +1,21 @@
-"""Doubles as text, many at once, in machine code: the shortest digits that read back as the same double, written as
-Go's strconv writes them and as Prometheus chooses between its forms ('f', but 'e' below 1e-6 and from 1e21 on).
+"""Numbers as text in machine code: integers, and the shortest decimal that reads back as the same double.
 
-Comes in: the bits of doubles, which of them are wanted, and what stands around each. Goes out: bytes. The digits are
+Comes in: an integer or the bits of a double, and where to write. Goes out: the position behind the text. The digits are
 found by Raffaele Giulietti's Schubfach: one multiplication by a power of ten, rounded to odd, for the number and for
-both ends of what rounds to it.
+both ends of what rounds to it. Of the decimals that round to the double it takes one with the fewest digits, and of
+those the nearest. Python and Go choose the same digits and write them in different forms.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
+MAX_BYTES = 32  # of one number; the longest is -0.00000 and 17 digits
 Bits = npt.NDArray[np.uint64]
-VALUE_BYTES = 32  # the longest is -0.00000 and 17 digits
 _MIN_POWER, _MAX_POWER = -292, 324
 _U = np.uint64
 _LOW_HALF, _HALF = _U(0xFFFFFFFF), _U(32)
@@ -26,11 +24,11 @@ _INFINITE = _U(0x7FF << 52)
 _ZERO, _ONE, _TWO, _FOUR, _TEN, _FORTY, _HUNDRED = _U(0), _U(1), _U(2), _U(4), _U(10), _U(40), _U(100)
 _TINY = _U(int(np.array([1e-6]).view(np.uint64)[0]))  # bits of doubles above zero are in the order of the doubles
 _HUGE = _U(int(np.array([1e21]).view(np.uint64)[0]))
-_QUOTE, _MINUS, _PLUS, _POINT, _E, _DIGIT_0 = 34, 45, 43, 46, 101, 48
+_MINUS, _PLUS, _POINT, _E, _DIGIT_0 = 45, 43, 46, 101, 48
 
 
 def _powers() -> tuple[Bits, Bits]:
-    """10^k for each k, as 128 bits of which the highest is set, rounded up: high and low halves."""
+    """Return 10^k for each k, as 128 bits of which the highest is set, rounded up: high and low halves."""
     high, low = [], []
     for k in range(_MIN_POWER, _MAX_POWER + 1):
         shift = 127 - ((k * 1741647) >> 19)
@@ -47,33 +45,9 @@ _HIGH, _LOW = _powers()
 _PAIRS = np.frombuffer("".join(f"{n:02}" for n in range(100)).encode(), np.uint8)
 
 
-class Points(NamedTuple):
-    """Rows of doubles, one behind the other: those of row n are `first[n]:last[n]` where `wanted`. The stamp of place i
-    in row n is that of number i - n * stride."""
-
-    bits: Bits
-    wanted: npt.NDArray[np.bool_]
-    first: Ints
-    last: Ints
-    stride: int
-
-
-class Around(NamedTuple):
-    """What stands around each double: the head of its row, its stamp, `middle`, the double, `tail`. Texts one behind
-    the other, with where each ends. `quotes`: of doubles that are no JSON number, NaN and the infinities."""
-
-    heads: Bytes
-    head_ends: Ints
-    stamps: Bytes
-    stamp_ends: Ints
-    middle: Bytes
-    tail: Bytes
-    quotes: bool
-
-
 @njit(cache=True, nogil=True)
 def _multiplied(a: Any, b: Any) -> Any:
-    """The high and the low 64 bits."""
+    """Return the high and the low 64 bits of the product."""
     a0, a1, b0, b1 = a & _LOW_HALF, a >> _HALF, b & _LOW_HALF, b >> _HALF
     low, mid, cross, high = a0 * b0, a1 * b0, a0 * b1, a1 * b1
     carried = (low >> _HALF) + (mid & _LOW_HALF) + cross
@@ -82,7 +56,7 @@ def _multiplied(a: Any, b: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _rounded_to_odd(high: Any, low: Any, factor: Any) -> Any:
-    """The highest of three words of the product, its last bit set where anything that matters is below it."""
+    """Return the highest of three words of the product, its last bit set where anything that matters is below it."""
     carry, _ = _multiplied(low, factor)
     top, middle = _multiplied(high, factor)
     total = middle + carry
@@ -93,9 +67,10 @@ def _rounded_to_odd(high: Any, low: Any, factor: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _shortest(bits: Any) -> Any:
-    """Digits and power of ten of a double above zero. Of several shortest the nearest; trailing zeros may be there."""
+    """Return digits and power of ten of a double above zero; the digits may end in zeros."""
     fraction, biased = bits & _FRACTION, np.int64((bits & ~_SIGN) >> _U(52))
     c, q = (fraction | _HIDDEN, biased - 1075) if biased else (fraction, -1074)
+    # Whole numbers below 2^53 have no shorter decimal than their own digits.
     if -53 < q <= 0 and biased and (c & ((_ONE << _U(-q)) - _ONE)) == _ZERO:
         return c >> _U(-q), 0
     closer_below = fraction == _ZERO and biased > 1
@@ -123,7 +98,7 @@ def _shortest(bits: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _put_digits(out: Any, end: Any, digits: Any, count: Any) -> None:
-    """The last `count` digits, so that they end before `end`."""
+    """Write the last `count` digits, so that they end before `end`."""
     while count > 1:
         pair = np.int64(digits % _HUNDRED) * 2
         digits //= _HUNDRED
@@ -135,6 +110,7 @@ def _put_digits(out: Any, end: Any, digits: Any, count: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _length(digits: Any) -> Any:
+    """Count the digits of a number below 10^19."""
     count, bound = 1, _TEN
     while count < 19 and digits >= bound:
         count, bound = count + 1, bound * _TEN
@@ -143,7 +119,7 @@ def _length(digits: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _put_exponential(out: Any, at: Any, digits: Any, exponent: Any) -> Any:
-    """1.5e-07: one digit before the point, two or three of the exponent."""
+    """Write 1.5e-07: one digit before the point, two or three of the exponent."""
     count = _length(digits)
     exponent += count - 1
     _put_digits(out, at + 1 + count, digits, count)
@@ -186,7 +162,15 @@ def _put_word(out: Any, at: Any, first: Any, second: Any, third: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _put_double(out: Any, at: Any, bits: Any) -> Any:
+def _without_zeros(digits: Any, exponent: Any) -> Any:
+    while digits % _TEN == _ZERO:
+        digits, exponent = digits // _TEN, exponent + 1
+    return digits, exponent
+
+
+@njit(cache=True, nogil=True)
+def put_go_double(out: Any, at: Any, bits: Any) -> Any:
+    """Write a double as Prometheus does with Go's strconv: 'f', but 'e' below 1e-6 and from 1e21 on."""
     size = bits & ~_SIGN
     if size > _INFINITE:
         return _put_word(out, at, 78, 97, 78)  # NaN
@@ -202,43 +186,38 @@ def _put_double(out: Any, at: Any, bits: Any) -> Any:
     digits, exponent = _shortest(size)
     exponential = size < _TINY or size >= _HUGE
     if exponent < 0 or exponential:
-        while digits % _TEN == _ZERO:
-            digits, exponent = digits // _TEN, exponent + 1
+        digits, exponent = _without_zeros(digits, exponent)
     return _put_exponential(out, at, digits, exponent) if exponential else _put_plain(out, at, digits, exponent)
 
 
 @njit(cache=True, nogil=True)
-def _put_copy(out: Any, at: Any, source: Any, first: Any, last: Any) -> Any:
-    for place in range(first, last):
-        out[at + place - first] = source[place]
-    return at + last - first
+def put_python_double(out: Any, at: Any, bits: Any) -> Any:
+    """Write a finite double as Python's repr does, in at most 24 bytes."""
+    if bits & _SIGN:
+        out[at] = _MINUS
+        at += 1
+    digits, exponent = _ZERO, 0
+    if bits & ~_SIGN:
+        digits, exponent = _shortest(bits & ~_SIGN)
+        digits, exponent = _without_zeros(digits, exponent)
+    point = _length(digits) + exponent  # the decimal point stands behind this many digits
+    if point > 16 or point < -3:
+        return _put_exponential(out, at, digits, exponent)
+    at = _put_plain(out, at, digits, exponent)
+    if exponent < 0:
+        return at
+    out[at], out[at + 1] = _POINT, _DIGIT_0
+    return at + 2
 
 
 @njit(cache=True, nogil=True)
-def write_points(out: Any, ends: Any, points: Any, around: Any) -> None:
-    """Each wanted double of each row with what stands around it; `ends` says where in `out` each row ends."""
-    at, text_from, text_to, before = 0, 0, 0, ~points.bits[0] if len(points.bits) else _ZERO
-    for row in range(len(points.first)):
-        head_from = around.head_ends[row - 1] if row else 0
-        for place in range(points.first[row], points.last[row]):
-            if not points.wanted[place]:
-                continue
-            bits = points.bits[place]
-            stamp = place - row * points.stride
-            at = _put_copy(out, at, around.heads, head_from, around.head_ends[row])
-            at = _put_copy(
-                out, at, around.stamps, around.stamp_ends[stamp - 1] if stamp else 0, around.stamp_ends[stamp]
-            )
-            at = _put_copy(out, at, around.middle, 0, len(around.middle))
-            quoted = around.quotes and (bits & _INFINITE) == _INFINITE
-            if quoted:
-                out[at] = _QUOTE
-                at += 1
-            start = at
-            at = _put_copy(out, at, out, text_from, text_to) if bits == before else _put_double(out, at, bits)
-            before, text_from, text_to = bits, start, at
-            if quoted:
-                out[at] = _QUOTE
-                at += 1
-            at = _put_copy(out, at, around.tail, 0, len(around.tail))
-        ends[row] = at
+def put_int(out: Any, at: Any, number: Any) -> Any:
+    """Write an int64."""
+    size = _U(number)
+    if number < 0:
+        out[at] = _MINUS
+        at += 1
+        size = ~size + _ONE
+    count = _length(size)
+    _put_digits(out, at + count, size, count)
+    return at + count
