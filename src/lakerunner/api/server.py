@@ -14,8 +14,10 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from lakerunner.api.handshake import Handshake
 from lakerunner.api.http_protocol import BoundedProtocol, Bounds, Waiting
 from lakerunner.api.keyless import is_loopback_ip
+from lakerunner.api.tls import Certificate
 from lakerunner.model.errors import Unavailable, UserError
 
 _START_SECONDS = 20.0
@@ -89,15 +91,21 @@ class HttpServer:
         listener: socket.socket,
         on_death: Callable[[str], None],
         bounds: Bounds = Bounds(),  # noqa: B008 - it is frozen
+        certificate: Certificate | None = None,
     ) -> None:
+        """With a certificate it speaks TLS and nothing else."""
         self._listener = listener
+        self._scheme = "https" if certificate else "http"
         self._on_death = on_death
+        waiting = Waiting()
+        http = partial(BoundedProtocol, bounds=bounds, waiting=waiting)
+        tls = certificate and partial(Handshake, certificate=certificate, bounds=bounds, waiting=waiting, http=http)
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             lifespan="off",
-            http=cast(type[asyncio.Protocol], partial(BoundedProtocol, bounds=bounds, waiting=Waiting())),
+            http=cast(type[asyncio.Protocol], tls or http),
             ws="none",
             loop="asyncio",
             timeout_graceful_shutdown=_DRAIN_SECONDS,
@@ -110,7 +118,7 @@ class HttpServer:
     @property
     def url(self) -> str:
         host, port = self._listener.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return f"{self._scheme}://[{host}]:{port}" if ":" in host else f"{self._scheme}://{host}:{port}"
 
     def start(self) -> None:
         self._thread.start()
