@@ -66,6 +66,16 @@ class Settings:
         "Address of the HTTP API as host:port; port 0 takes a free one. Other hosts than loopback need API keys.",
         must_be.listen_address,
     )
+    tls_certificate: str = _setting(
+        "",
+        "PEM file of the certificate, then its intermediate ones, that every port presents. Empty: ports speak no TLS.",
+    )
+    tls_key: str = _setting("", "PEM file of the certificate's key, without a passphrase.")
+    tls_ca: str = _setting(
+        "",
+        "PEM file of the CA certificates by which https:// servers are verified: those of --url and of workers. "
+        "Empty: those of the system.",
+    )
     http_max_connections: int = _setting(
         1000,
         "Most HTTP connections of one port. Beyond it idle ones are closed, or new ones get 503.",
@@ -83,7 +93,8 @@ class Settings:
     )
     workers: str = _setting(
         "",
-        "Query workers: http://host:port,..., dns://name:port or k8s://namespace/service:port. Empty: in this process.",
+        "Query workers: http://host:port,... (or https), dns://name:port or k8s://namespace/service:port. "
+        "Empty: in this process.",
     )
     worker_key: str = _setting(
         "", "Secret that query-api sends to query-worker. Required if workers listen on other hosts than loopback."
@@ -390,3 +401,6 @@ def _contradictions(reading: Reading) -> Iterator[Problem]:
         bound = getattr(reading.settings, more)
         if getattr(reading.settings, less) > bound:
             yield reading.problem(less, f"is more than {more}, which is {bound}: lower it, or raise {more}")
+    for one, other in (("tls_certificate", "tls_key"), ("tls_key", "tls_certificate")):
+        if getattr(reading.settings, one) and not getattr(reading.settings, other):
+            yield reading.problem(other, f"is missing: {one} is set, and TLS needs both")

@@ -6,90 +6,28 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from uuid import UUID
+from contextlib import ExitStack
 
 import httpx
 import pytest
-from anyio import to_thread
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from lakerunner.api import server as server_module
 from lakerunner.api.app import build_app
-from lakerunner.api.body import BodyLimit, read_body
 from lakerunner.api.http_protocol import PIPELINE_MAX, Bounds
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.services.parts import http_bounds
 from lakerunner.settings import load_settings
 from servers.lake import wait_until
+from suites.certificates import throw_away
+from suites.held_server import LARGE, served
 from suites.raw_http import Connection, asked, connected
 
 GET = b"GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
-LARGE = 32 << 20  # more than sockets hold
-LIMIT = BodyLimit(1 << 20, "the limit of a test")
-
-
-@dataclass
-class Served:
-    """A server whose app echoes a body (/echo) or the names of headers after a body (/headers), or waits for `release`
-    before it reads one (/wait) or after it (/hold, for the organization that X-Organization numbers)."""
-
-    url: str = ""
-    release: threading.Event = field(default_factory=threading.Event)
-    waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    left: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-
-    async def quick(self, _request: Request) -> Response:
-        return Response(b"ok")
-
-    async def large(self, _request: Request) -> Response:
-        return Response(bytes(LARGE))
-
-    async def echo(self, request: Request) -> Response:
-        try:
-            return Response(await read_body(request, LIMIT))
-        except ClientDisconnect:
-            self.left.release()
-            raise
-
-    async def headers(self, request: Request) -> Response:
-        await read_body(request, LIMIT)
-        return JSONResponse([name.decode() for name, _ in request.scope["headers"]])
-
-    async def hold(self, request: Request) -> Response:
-        if named := request.headers.get("x-organization"):
-            request.state.organization = UUID(int=int(named))
-        body = await read_body(request, LIMIT)
-        self.waiting.release()
-        await to_thread.run_sync(self.release.wait, 60)
-        return Response(str(len(body)))
-
-    async def wait(self, request: Request) -> Response:
-        self.waiting.release()
-        await to_thread.run_sync(self.release.wait, 60)
-        return Response(str(len(await read_body(request, LIMIT))))
-
-    def routes(self) -> list[Route]:
-        handlers = (self.quick, self.large, self.echo, self.headers, self.wait, self.hold)
-        return [Route(f"/{handler.__name__}", handler, methods=["GET", "POST"]) for handler in handlers]
-
-
-@contextmanager
-def served(bounds: Bounds, **limits: int) -> Iterator[Served]:
-    made = Served()
-    server = HttpServer(build_app(made.routes(), **limits), bind("127.0.0.1", 0), lambda _: None, bounds)
-    server.start()
-    made.url = server.url
-    try:
-        yield made
-    finally:
-        made.release.set()
-        server.stop()
+BOTH = pytest.mark.parametrize("scheme", ["http", "https"])
 
 
 def post(path: str, *headers: str) -> bytes:
@@ -127,6 +65,7 @@ def _dribble(connection: Connection, stopped: threading.Event, data: bytes) -> N
             return
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("head", "piece"),
     [
@@ -135,8 +74,8 @@ def _dribble(connection: Connection, stopped: threading.Event, data: bytes) -> N
         (post("/echo", "Transfer-Encoding: chunked") + b"1;", b"x"),  # an extension of a chunk, without end
     ],
 )
-def test_a_body_that_comes_too_slowly_is_given_up(head: bytes, piece: bytes) -> None:
-    with served(Bounds(body_seconds=0.5, body_min_bytes=1000)) as server, connected(server.url) as connection:
+def test_a_body_that_comes_too_slowly_is_given_up(scheme: str, head: bytes, piece: bytes) -> None:
+    with served(Bounds(body_seconds=0.5, body_min_bytes=1000), scheme) as server, connected(server.url) as connection:
         connection.send(head)
         stopped = threading.Event()
         dribble = threading.Thread(target=_dribble, args=(connection, stopped, piece))
@@ -196,9 +135,10 @@ def test_an_organization_may_hold_as_many_bytes_of_bodies_as_it_leaves_free() ->
         wait_until(lambda: httpx.post(f"{server.url}/echo", content=b"a" * 900_000).status_code == 200, "room", 60)
 
 
-def test_a_body_that_the_server_does_not_read_is_not_slow() -> None:
+@BOTH
+def test_a_body_that_the_server_does_not_read_is_not_slow(scheme: str) -> None:
     bounds = Bounds(body_seconds=0.2, body_min_bytes=1000)
-    with served(bounds) as server, connected(server.url) as connection:
+    with served(bounds, scheme) as server, connected(server.url) as connection:
         connection.send(post("/wait", "Content-Length: 1000000") + b"a" * 100_000)
         assert server.waiting.acquire(timeout=60)
         time.sleep(1)  # several times as long as a slow client has
@@ -241,6 +181,7 @@ def endless(connection: Connection, head: bytes) -> int:
     return sent
 
 
+@BOTH
 @pytest.mark.parametrize(
     "head",
     [
@@ -252,8 +193,8 @@ def endless(connection: Connection, head: bytes) -> int:
     ],
     ids=["value", "name", "url", "trailer", "chunk extension"],
 )
-def test_a_head_without_end_is_refused_by_its_size(head: bytes) -> None:
-    with served(Bounds(linger_seconds=0.5)) as server, connected(server.url) as connection:
+def test_a_head_without_end_is_refused_by_its_size(scheme: str, head: bytes) -> None:
+    with served(Bounds(linger_seconds=0.5), scheme) as server, connected(server.url) as connection:
         connection.send(head + b"a" * (1 << 20))
         answer = connection.answer()
         assert answer.status in (414, 431)
@@ -287,9 +228,10 @@ def test_a_connection_beyond_the_last_is_refused_at_once_if_all_are_at_work() ->
         assert asked(server.url, GET).status == 200
 
 
-def test_a_connection_beyond_the_last_takes_the_place_of_an_idle_one() -> None:
+@BOTH
+def test_a_connection_beyond_the_last_takes_the_place_of_an_idle_one(scheme: str) -> None:
     """Nobody locks others out by opening connections and leaving them."""
-    with served(Bounds(connections=3)) as server, ExitStack() as open_:
+    with served(Bounds(connections=3), scheme) as server, ExitStack() as open_:
         busy, silent, idle = (open_.enter_context(connected(server.url)) for _ in range(3))
         busy.send(post("/wait", "Content-Length: 0"))
         assert server.waiting.acquire(timeout=60)
@@ -305,17 +247,19 @@ def test_a_connection_beyond_the_last_takes_the_place_of_an_idle_one() -> None:
         assert busy.answer().status == 200
 
 
-def test_a_connection_that_still_takes_its_answer_is_not_idle() -> None:
-    with served(Bounds(connections=1)) as server, connected(server.url) as reader:
+@BOTH
+def test_a_connection_that_still_takes_its_answer_is_not_idle(scheme: str) -> None:
+    with served(Bounds(connections=1), scheme) as server, connected(server.url) as reader:
         reader.send(GET.replace(b"quick", b"large"))
-        assert reader.socket.recv(4, socket.MSG_PEEK) == b"HTTP"
-        with connected(server.url) as refused:
-            assert refused.answer().status == 503
+        reader.await_answer()
+        with socket.create_connection(reader.socket.getpeername(), 60) as refused:
+            assert refused.recv(12) == (b"HTTP/1.1 503" if scheme == "http" else b"")
         assert len(reader.answer().body) == LARGE
 
 
-def test_what_is_announced_as_too_large_is_refused_before_it_comes() -> None:
-    with served(Bounds()) as server, connected(server.url) as connection:
+@BOTH
+def test_what_is_announced_as_too_large_is_refused_before_it_comes(scheme: str) -> None:
+    with served(Bounds(), scheme) as server, connected(server.url) as connection:
         connection.send(post("/echo", "Content-Length: 1048577"))
         answer = connection.answer()
         assert answer.status == 413
@@ -325,22 +269,25 @@ def test_what_is_announced_as_too_large_is_refused_before_it_comes() -> None:
         assert connection.answer().status == 200
 
 
-def test_the_rest_of_an_answered_request_is_not_waited_for_long() -> None:
-    with served(Bounds(linger_seconds=0.3)) as server, connected(server.url) as connection:
+@BOTH
+def test_the_rest_of_an_answered_request_is_not_waited_for_long(scheme: str) -> None:
+    with served(Bounds(linger_seconds=0.3), scheme) as server, connected(server.url) as connection:
         connection.send(post("/echo", "Content-Length: 1048577"))
         assert connection.answer().status == 413
         assert connection.ended()
 
 
-def test_a_client_that_writes_first_and_reads_later_gets_its_answer() -> None:
+@BOTH
+def test_a_client_that_writes_first_and_reads_later_gets_its_answer(scheme: str) -> None:
     """20 MB refused by their announcement: many clients look at the answer only when all is written."""
-    with served(Bounds()) as server:
-        answer = httpx.post(f"{server.url}/echo", content=b"a" * 20_000_000)
+    with served(Bounds(), scheme) as server:
+        answer = httpx.post(f"{server.url}/echo", content=b"a" * 20_000_000, verify=throw_away().trust)
     assert answer.status_code == 413
 
 
-def test_requests_in_a_row_are_bounded() -> None:
-    with served(Bounds()) as server, connected(server.url) as connection:
+@BOTH
+def test_requests_in_a_row_are_bounded(scheme: str) -> None:
+    with served(Bounds(), scheme) as server, connected(server.url) as connection:
         connection.send(GET * PIPELINE_MAX)
         assert [connection.answer().status for _ in range(PIPELINE_MAX)] == [200] * PIPELINE_MAX
         connection.send(post("/wait", "Content-Length: 0") + GET * (PIPELINE_MAX + 1))
@@ -371,5 +318,5 @@ def test_a_request_that_a_stop_cuts_off_is_no_fault_in_the_log(
         answer = pool.submit(httpx.get, server.url, timeout=60)
         assert began.wait(60)
         server.stop()
-    assert answer.result().is_error
+    assert answer.result().status_code == 503
     assert [record.getMessage() for record in caplog.records if record.name == "uvicorn.error"] == []

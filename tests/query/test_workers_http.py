@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import struct
 import threading
 import time
@@ -19,9 +20,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from test_query_exact import QUERIES, in_order, rows_of
 
+from lakerunner.api import server as server_module
 from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
+from lakerunner.api.tls import Certificate, trusting
 from lakerunner.api.worker import WorkerApi
 from lakerunner.api.worker_client import RemoteWorkers, worker_name
 from lakerunner.lakeql import compile_sql
@@ -37,6 +40,7 @@ from lakerunner.query.slots import Slots
 from lakerunner.query.unit import WorkUnit
 from lakerunner.query.worker import QueryWorker
 from servers.lake import wait_until
+from suites.certificates import throw_away
 
 KEY = "of the cluster"
 ENDLESS = "SELECT count(*) AS message FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = -1"
@@ -68,11 +72,19 @@ Serve = Callable[..., Served]
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     servers: list[HttpServer] = []
 
-    def served(lake: Lake, *, slots: Slots | None = None, key: str = KEY, **limits: int) -> Served:
+    def served(
+        lake: Lake,
+        *,
+        slots: Slots | None = None,
+        key: str = KEY,
+        certificate: Certificate | None = None,
+        **limits: int,
+    ) -> Served:
         cache = SegmentCache(lake.store, tmp_path_factory.mktemp("cache"), 1 << 30)
         worker = QueryWorker(cache, lake.sandboxes(**({"max_rows": 10**8} | limits)), slots)
         threads = CapacityLimiter(worker.slots.at_once + worker.slots.waiting + 2)
-        server = HttpServer(build_app(WorkerApi(worker.run, key, threads).routes()), bind("127.0.0.1", 0), print)
+        app = build_app(WorkerApi(worker.run, key, threads).routes())
+        server = HttpServer(app, bind("127.0.0.1", 0), print, certificate=certificate)
         server.start()
         servers.append(server)
         return Served(worker, server, server.url)
@@ -105,9 +117,9 @@ def three(lake: Lake, serve: Serve) -> Iterator[Engine]:
 class remote:  # noqa: N801 reads as a function
     """The clients of these, closed at the end."""
 
-    def __init__(self, served: Sequence[Served], key: str = KEY) -> None:
+    def __init__(self, served: Sequence[Served], key: str = KEY, trust: ssl.SSLContext | None = None) -> None:
         urls = ",".join(one.url for one in served)
-        self._workers = RemoteWorkers(Addresses(lookups(urls)), key, 30)
+        self._workers = RemoteWorkers(Addresses(lookups(urls)), key, 30, trust)
 
     def __enter__(self) -> RemoteWorkers:
         return self._workers
@@ -191,9 +203,11 @@ def test_a_worker_that_is_not_there_is_taken_over(wide: Lake, serve: Serve) -> N
     assert sorted(table["message"].to_pylist()) == sorted(record.message for record, _ in wide.records)
 
 
-def test_a_worker_told_to_stop_ends_what_it_has_begun(wide: Lake, serve: Serve) -> None:
+def test_a_worker_told_to_stop_ends_what_it_has_begun(
+    wide: Lake, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_DRAIN_SECONDS", 120)  # what it has begun takes longer on a busy machine
     only = serve(wide)
-    only.server._server.config.timeout_graceful_shutdown = 120  # what it has begun takes longer on a busy machine
     with remote([only]) as workers:
         reader = gather(wide, workers).reader()
         first = reader.read_next_batch()
@@ -216,9 +230,10 @@ def test_when_none_is_left_the_error_names_each(wide: Lake, serve: Serve) -> Non
     assert "127.0.0.1" not in str(error)
 
 
-def test_closing_stops_the_work_over_there(wide: Lake, serve: Serve) -> None:
-    only = serve(wide)
-    with remote([only]) as workers:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_closing_stops_the_work_over_there(wide: Lake, serve: Serve, scheme: str) -> None:
+    only = serve(wide, certificate=throw_away().files.loaded if scheme == "https" else None)
+    with remote([only], trust=throw_away().trust) as workers:
         gathered = gather(wide, workers, leaf(ENDLESS))
         seen: list[str] = []
 
@@ -235,6 +250,15 @@ def test_closing_stops_the_work_over_there(wide: Lake, serve: Serve) -> None:
         reading.join(60)
         wait_until(lambda: only.worker.slots.free == only.worker.slots.at_once, "the work ends", 60)
         assert seen == ["the query was cancelled"]
+
+
+def test_a_worker_is_called_by_https_if_its_certificate_can_be_verified(wide: Lake, serve: Serve) -> None:
+    only = serve(wide, certificate=throw_away().files.loaded)
+    with remote([only], trust=trusting(str(throw_away().file))) as workers:
+        table = gather(wide, workers, leaf("SELECT message FROM scan_1")).reader().read_all()
+    assert sorted(table["message"].to_pylist()) == sorted(record.message for record, _ in wide.records)
+    with remote([only]) as untrusting:
+        assert f"query worker {only.name} cannot be reached" in str(failure(gather(wide, untrusting)))
 
 
 def test_errors_keep_their_kind_on_the_way(wide: Lake, serve: Serve) -> None:

@@ -18,6 +18,7 @@ from lakerunner.api.otlp_grpc import OtlpGrpcServer
 from lakerunner.api.receive import PushLimits, Receiver
 from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind
+from lakerunner.api.tls import Certificate
 from lakerunner.index.index import Index
 from lakerunner.model.caller import Caller, Role
 from lakerunner.objects.store import ObjectStore
@@ -71,7 +72,7 @@ class Doors:
 
 
 @contextmanager
-def open_doors(index: Index, keeper: Keeper) -> Iterator[Doors]:
+def open_doors(index: Index, keeper: Keeper, certificate: Certificate | None = None) -> Iterator[Doors]:
     gate, bugs = Gate(keeper.store), list[str]()
     receiver = Receiver(replace(keeper, store=gate), LIMITS, bugs.append)  # type: ignore[arg-type]
     receiver.start()
@@ -79,9 +80,9 @@ def open_doors(index: Index, keeper: Keeper) -> Iterator[Doors]:
     otlp, loki = OtlpApi(receiver, who, MAX_BYTES), LokiPushApi(receiver, who, MAX_BYTES)
     prometheus = RemoteWriteApi(receiver, who, MAX_BYTES)
     app = build_app(otlp.routes(), loki.routes(), prometheus.routes(), bodies_max_bytes=4 * MAX_BYTES)
-    http = HttpServer(app, bind("127.0.0.1", 0), bugs.append)
+    http = HttpServer(app, bind("127.0.0.1", 0), bugs.append, certificate=certificate)
     http.start()
-    grpc_server = OtlpGrpcServer(receiver, who, MAX_BYTES)
+    grpc_server = OtlpGrpcServer(receiver, who, MAX_BYTES, certificate)
     port = grpc_server.start("127.0.0.1", 0)
     try:
         yield Doors(index, keeper.store, receiver, gate, http.url, f"127.0.0.1:{port}")

@@ -45,7 +45,7 @@ def retry_seconds(error: Unavailable) -> int:
     return max(1, math.ceil(error.retry_seconds))
 
 
-def on_lakerunner_error(_request: Request, error: Exception) -> Response:
+def on_lakerunner_error(_request: Request | None, error: Exception) -> Response:
     status = getattr(error, "http_status", 500)
     headers = retry_after(error)
     if status == 401:

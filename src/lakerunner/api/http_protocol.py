@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -44,6 +44,7 @@ class Bounds:
     body_max_seconds: float = 300.0
     idle_seconds: int = 120
     linger_seconds: float = 10.0
+    handshake_seconds: float = 20.0
 
 
 class _BadRequest(Exception):
@@ -54,25 +55,32 @@ class _BadRequest(Exception):
         self.status = status
 
 
+class OnWire(Protocol):
+    """A connection. `wire` is its TCP transport, below TLS: it is where bytes wait that the client does not take, and
+    to abort it ends the connection without a farewell."""
+
+    wire: asyncio.Transport
+
+
 class Waiting:
     """The connections of a server that serve no request at the moment, in the order in which they began to wait."""
 
     def __init__(self) -> None:
-        self._waiting: dict[BoundedProtocol, None] = {}
+        self._waiting: dict[OnWire, None] = {}
 
-    def add(self, one: BoundedProtocol) -> None:
+    def add(self, one: OnWire) -> None:
         self._waiting[one] = None
 
-    def remove(self, one: BoundedProtocol) -> None:
+    def remove(self, one: OnWire) -> None:
         self._waiting.pop(one, None)
 
     def close_oldest(self) -> bool:
         """Make room for a connection; return False if all others serve requests or still send answers."""
-        idle = (one for one in self._waiting if not one.transport.get_write_buffer_size())
+        idle = (one for one in self._waiting if not one.wire.get_write_buffer_size())
         if (oldest := next(idle, None)) is None:
             return False
         self.remove(oldest)
-        oldest.transport.abort()
+        oldest.wire.abort()
         return True
 
 
@@ -80,8 +88,14 @@ class BoundedProtocol(HttpToolsProtocol):
     """One timer at a time watches a connection: for the head, for the body, or for the rest of an answered request.
     uvicorn's own watches an idle one."""
 
-    def __init__(self, *given: Any, bounds: Bounds, waiting: Waiting, **named: Any) -> None:
+    wire: asyncio.Transport
+
+    def __init__(
+        self, *given: Any, bounds: Bounds, waiting: Waiting, wire: asyncio.Transport | None = None, **named: Any
+    ) -> None:
+        """`wire` is the TCP transport of a connection with TLS; without TLS it is the only transport."""
         super().__init__(*given, **named)
+        self._below = wire
         self._bounds = bounds
         self._waiting = waiting
         self._in_head = False
@@ -102,6 +116,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.wire = self._below or transport
         if len(self.connections) > self._bounds.connections and not self._waiting.close_oldest():
             transport.write(_answer(503, "all connections are taken (setting http_max_connections)"))
             transport.close()  # at once, without waiting for what the client sends: others want to be refused as well
@@ -116,11 +131,17 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        """The server stops. An idle connection ends at once: with TLS it would wait for the client's farewell."""
+        super().shutdown()
+        if self.transport.is_closing() and not self.wire.get_write_buffer_size():
+            self.wire.abort()
+
     def data_received(self, data: bytes) -> None:
         if self._closing:
             self._dropped += len(data)
             if self._dropped > _DROPPED_MAX_BYTES:
-                self.transport.abort()
+                self.wire.abort()
             return
         self._unset_keepalive_if_required()
         self._progress = False
@@ -239,7 +260,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif awaited == "body":
             self._timer = self.loop.call_later(self._bounds.body_seconds, self._judge_body, 0, self.loop.time())
         elif awaited == "rest":
-            self._timer = self.loop.call_later(self._bounds.linger_seconds, self.transport.abort)
+            self._timer = self.loop.call_later(self._bounds.linger_seconds, self.wire.abort)
 
     def _on_slow_head(self) -> None:
         if not self._in_head:  # nothing was asked: a client would take our words for the answer to its next request
@@ -279,7 +300,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._waiting.add(self)
         self.flow.resume_reading()
         self.transport.write(_answer(status, message))
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS cannot: to a client that still sends, its farewell is an error
+            self.transport.write_eof()
         self._watch("rest")
 
 

@@ -28,6 +28,7 @@ from lakerunner.api.guesses import address_of, client_address
 from lakerunner.api.holdings import Holdings
 from lakerunner.api.receive import Receiver
 from lakerunner.api.rpc_status import rpc_status
+from lakerunner.api.tls import Certificate, Pair
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import (
     Busy,
@@ -43,6 +44,7 @@ CALLS_MAX = 2000  # at once; most wait for their object, which takes push_max_se
 READS_MAX = 8  # messages that arrive at once, each of request_max_bytes at most
 READ_SECONDS = 60.0
 CONNECTIONS_MAX = 1000
+HANDSHAKE_SECONDS = 20.0  # for TLS and for HTTP/2
 STREAMS_MAX = 1000  # calls at once on one connection; a client sends more again by itself
 METADATA_MAX_BYTES = 16 << 10
 # What a client may send before somebody reads its message.
@@ -57,14 +59,12 @@ _SERVICES = {
     )
 }
 _BOUNDS = (
-    ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
     ("grpc.max_concurrent_streams", STREAMS_MAX),
     ("grpc.max_metadata_size", METADATA_MAX_BYTES // 2),  # from here on calls are refused by chance, ...
     ("grpc.absolute_max_metadata_size", METADATA_MAX_BYTES),  # ... and from here on all of them
     # By probing, gRPC would let a fast client send megabytes ahead of the reader.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
-    ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_connection_idle_ms", 600_000),
     # A connection whose other end vanished is found and closed.
     ("grpc.keepalive_time_ms", 120_000),
@@ -83,9 +83,23 @@ _CODES: tuple[tuple[type[LakerunnerError], grpc.StatusCode], ...] = (
 class OtlpGrpcServer:
     """In a thread with an event loop of its own, so that requests that wait for their object hold no thread."""
 
-    def __init__(self, receiver: Receiver, authenticator: Authenticator, max_bytes: int) -> None:
+    def __init__(
+        self,
+        receiver: Receiver,
+        authenticator: Authenticator,
+        max_bytes: int,
+        certificate: Certificate | None = None,
+    ) -> None:
+        """With a certificate it speaks TLS and nothing else."""
         self._exports = _Exports(receiver, authenticator)
-        self._options = [("grpc.max_receive_message_length", max_bytes), ("grpc.so_reuseport", 0), *_BOUNDS]
+        self._certificate = certificate
+        self._options = [
+            ("grpc.max_receive_message_length", max_bytes),
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
+            ("grpc.server_handshake_timeout_ms", int(1000 * HANDSHAKE_SECONDS)),
+            *_BOUNDS,
+        ]
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         self._bound: Future[int] = Future()
@@ -115,11 +129,32 @@ class OtlpGrpcServer:
 
     async def _serve(self) -> None:
         server = grpc.aio.server(handlers=[self._exports], options=self._options)
-        port = server.add_insecure_port(self._address)
+        if self._certificate is None:
+            port = server.add_insecure_port(self._address)
+        else:
+            port = server.add_secure_port(self._address, _credentials(self._certificate))
         await server.start()
         self._bound.set_result(port)
         await self._stopping.wait()
         await server.stop(_STOP_SECONDS)
+
+
+def _credentials(certificate: Certificate) -> grpc.ServerCredentials:
+    """Return credentials that ask for the pair at each handshake. gRPC accepts TLS 1.2 and 1.3."""
+    served = certificate.pair
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal served
+        if certificate.pair is served:
+            return None  # what it has is good
+        served = certificate.pair
+        return _configuration(served)
+
+    return grpc.dynamic_ssl_server_credentials(_configuration(served), changed)
+
+
+def _configuration(pair: Pair) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pair.key, pair.chain)])
 
 
 class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -187,6 +222,7 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
 def _headers(metadata: Iterable[tuple[str, str | bytes]]) -> Headers:
     """Return metadata as HTTP headers, so that both doors read keys in the same way."""
     texts = [(name, value) for name, value in metadata if isinstance(value, str)]
-    # gRPC does not show the authority of a call. No browser sends calls over plain HTTP/2: no page can rebind a name.
+    # gRPC does not show the authority of a call. No page can rebind a name: browsers send nothing over plain HTTP/2,
+    # and with TLS want a certificate of that name.
     host = [] if any(name == "host" for name, _ in texts) else [("host", "localhost")]
     return Headers(raw=[(name.encode(), value.encode("latin-1", "replace")) for name, value in texts + host])

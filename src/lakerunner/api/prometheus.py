@@ -6,6 +6,7 @@ out: Prometheus' JSON. docs/formats/prometheus_api.md states every endpoint.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -35,6 +36,7 @@ from lakerunner.api.prometheus_status import (
     TARGETS,
     HeadStatus,
 )
+from lakerunner.api.stopping import Stopping, is_cut_off
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import UserError
 from lakerunner.plan.vectors.expression import Expression
@@ -136,6 +138,10 @@ class PrometheusApi:
             try:
                 caller = await self.authenticator.admit(request, Role.READ)
                 return await answer(request, caller, await parameters(request), self.now_ns())
+            except asyncio.CancelledError:
+                if not is_cut_off():
+                    raise
+                return error_response(Stopping())
             except Exception as error:  # noqa: BLE001 - told to the client, and logged where it is a bug
                 return error_response(error)
 

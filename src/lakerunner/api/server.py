@@ -14,18 +14,24 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from lakerunner.api.handshake import Handshake
 from lakerunner.api.http_protocol import BoundedProtocol, Bounds, Waiting
 from lakerunner.api.keyless import is_loopback_ip
+from lakerunner.api.stopping import Requests
+from lakerunner.api.tls import Certificate
 from lakerunner.model.errors import Unavailable, UserError
 
 _START_SECONDS = 20.0
-_DRAIN_SECONDS = 5
+_DRAIN_SECONDS = 5  # for requests to end
+_CUT_SECONDS = 3  # for those that are cut off then to say so
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn is about more than a request that was cut off because the server stops."""
+    """Whether a line of uvicorn is about more than an answer that was cut off: because the server stops, or by its
+    source, which has logged why (`Broken` in api/stream.py)."""
     error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, asyncio.CancelledError) and not str(record.msg).startswith("Cancel ")
+    cut_off = str(record.msg).startswith(("Cancel ", "ASGI callable returned without completing response"))
+    return not isinstance(error, asyncio.CancelledError) and not cut_off
 
 
 logging.getLogger("uvicorn.error").addFilter(_is_news)
@@ -89,18 +95,25 @@ class HttpServer:
         listener: socket.socket,
         on_death: Callable[[str], None],
         bounds: Bounds = Bounds(),  # noqa: B008 - it is frozen
+        certificate: Certificate | None = None,
     ) -> None:
+        """With a certificate it speaks TLS and nothing else."""
         self._listener = listener
+        self._scheme = "https" if certificate else "http"
         self._on_death = on_death
+        waiting = Waiting()
+        http = partial(BoundedProtocol, bounds=bounds, waiting=waiting)
+        tls = certificate and partial(Handshake, certificate=certificate, bounds=bounds, waiting=waiting, http=http)
+        self._requests = Requests(app)
         config = uvicorn.Config(
-            app,
+            self._requests,
             log_config=None,
             access_log=False,
             lifespan="off",
-            http=cast(type[asyncio.Protocol], partial(BoundedProtocol, bounds=bounds, waiting=Waiting())),
+            http=cast(type[asyncio.Protocol], tls or http),
             ws="none",
             loop="asyncio",
-            timeout_graceful_shutdown=_DRAIN_SECONDS,
+            timeout_graceful_shutdown=_DRAIN_SECONDS + _CUT_SECONDS,
             timeout_keep_alive=bounds.idle_seconds,
             proxy_headers=False,  # who the client is matters nowhere, and anybody could claim it
         )
@@ -110,7 +123,7 @@ class HttpServer:
     @property
     def url(self) -> str:
         host, port = self._listener.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return f"{self._scheme}://[{host}]:{port}" if ":" in host else f"{self._scheme}://{host}:{port}"
 
     def start(self) -> None:
         self._thread.start()
@@ -123,7 +136,9 @@ class HttpServer:
     def stop(self) -> None:
         self._server.should_exit = True
         if self._thread.is_alive():
-            self._thread.join(_DRAIN_SECONDS + 2)
+            self._thread.join(_DRAIN_SECONDS)
+            self._requests.cut_off()
+            self._thread.join(_CUT_SECONDS + 2)
         self._listener.close()
 
     def _run(self) -> None:

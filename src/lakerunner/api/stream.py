@@ -17,6 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from lakerunner.api.stopping import Stopping, is_cut_off
+
 T = TypeVar("T")
 
 
@@ -62,16 +64,26 @@ class Stream(Response):
         try:
             async for chunk in self.source:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except Broken:
+        except (Broken, Stopping):
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+async def blocking(work: Callable[[], T], threads: anyio.CapacityLimiter | None = None) -> T:
+    """What the work gives, done in a thread, one of `threads`; Stopping if the server stops before it is done.
+    Cancelled, it leaves the thread where it is: whoever cancels closes what the work reads from."""
+    try:
+        return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=threads)
+    except asyncio.CancelledError:
+        if is_cut_off():
+            raise Stopping from None
+        raise
+
+
 async def in_thread(items: Iterator[T], threads: anyio.CapacityLimiter | None = None) -> AsyncGenerator[T]:
-    """The items of a blocking iterator, each awaited in a thread, one of `threads`. Cancelled, it leaves the thread
-    where it is: whoever cancels closes what the iterator reads from."""
+    """The items of a blocking iterator, each awaited in a thread, as by `blocking`."""
     while True:
-        more, item = await to_thread.run_sync(_next, items, abandon_on_cancel=True, limiter=threads)
+        more, item = await blocking(lambda: _next(items), threads)
         if not more or item is None:
             return
         yield item
@@ -96,6 +108,13 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
         for task in (working, leaving):
             task.cancel()
         await asyncio.wait({working, leaving})
+        _look_at(working)
+
+
+def _look_at(task: asyncio.Future[T]) -> None:
+    """Take the error of a task that ended too late for anybody to want it: asyncio would log it."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _left(request: Request) -> None:
@@ -107,13 +126,19 @@ async def with_signs(
     source: AsyncGenerator[bytes], sign: Callable[[float], bytes | None], seconds: float
 ) -> AsyncGenerator[bytes]:
     """The source's chunks, each as soon as it is there; between them, asked this often, what `sign` has to say. It is
-    told for how many seconds nothing has been sent."""
+    told for how many seconds nothing has been sent. If the server stops, the source has the last word."""
     clock = asyncio.get_running_loop().time
     sent = asked = clock()
     pending = asyncio.ensure_future(anext(source, None))
     try:
         while True:
-            await asyncio.wait([pending], timeout=max(0.0, asked + seconds - clock()))
+            try:
+                await asyncio.wait([pending], timeout=max(0.0, asked + seconds - clock()))
+            except asyncio.CancelledError:
+                if not is_cut_off():
+                    raise
+                pending.cancel()
+                await asyncio.wait([pending])
             if pending.done():
                 chunk = pending.result()
                 if chunk is None:
@@ -130,4 +155,5 @@ async def with_signs(
         with anyio.CancelScope(shield=True):
             pending.cancel()
             await asyncio.wait([pending])
+            _look_at(pending)
             await source.aclose()

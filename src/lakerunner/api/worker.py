@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import orjson
 import pyarrow as pa
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -23,7 +23,8 @@ from lakerunner.api.body import BodyLimit, read_body, require_json
 from lakerunner.api.errors import error_body
 from lakerunner.api.keyless import refuse_foreign
 from lakerunner.api.openapi import ANY, JSON, WORKER_KEY, Body, Endpoint, Operation, Reply
-from lakerunner.api.stream import Stream, in_thread
+from lakerunner.api.stopping import Stopping
+from lakerunner.api.stream import Stream, blocking, in_thread
 from lakerunner.model.errors import LakerunnerError, NotAuthenticated
 from lakerunner.model.frames import Sink, frame
 from lakerunner.query.answer import Answer
@@ -75,7 +76,7 @@ class WorkerApi:
 async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[bytes]:
     sink = Sink()
     try:
-        schema = await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True, limiter=threads)
+        schema = await blocking(lambda: answer.schema, threads)
         writer = pa.ipc.new_stream(sink, schema)
 
         def framed(batch: pa.RecordBatch) -> bytes:
@@ -84,6 +85,8 @@ async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[by
 
         async for data in in_thread(map(framed, answer), threads):
             yield data
+    except Stopping:  # without a word: this worker is lost, and another takes the unit over
+        raise
     except Exception as error:
         if not isinstance(error, LakerunnerError):
             _logger.error("a unit failed", exc_info=error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import logging
 import socket
+import ssl
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -19,6 +20,7 @@ import orjson
 import pyarrow as pa
 
 from lakerunner.api.addresses import Addresses
+from lakerunner.api.tls import trusting
 from lakerunner.api.worker import KEY_HEADER
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable, error_from
 from lakerunner.query.account import Account
@@ -42,9 +44,12 @@ def worker_name(url: str, key: str) -> str:
 
 
 class RemoteWorkers:
-    """`read_seconds` bounds the silence of a worker: its own query limit, and a little."""
+    """`read_seconds` bounds the silence of a worker: its own query limit, and a little. `trust`: how those that are
+    called by https are verified."""
 
-    def __init__(self, addresses: Addresses, key: str, read_seconds: float) -> None:
+    def __init__(
+        self, addresses: Addresses, key: str, read_seconds: float, trust: ssl.SSLContext | None = None
+    ) -> None:
         self._addresses = addresses
         self._key = key
         self._names: dict[str, str] = {}  # by URL, of those that were here last
@@ -52,6 +57,7 @@ class RemoteWorkers:
             headers={KEY_HEADER: key, "content-type": "application/json"},
             timeout=httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS),
             limits=httpx.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS),
+            verify=trust or trusting(""),
         )
 
     def here(self) -> Sequence[Worker]:
@@ -130,7 +136,7 @@ class _RemoteAnswer:
         connection = stream.get_extra_info("socket") if stream and not self._frames.ended else None
         if connection is not None:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # that of TLS would first forget its keys
         with suppress(RuntimeError):  # another thread is reading it, and closes it
             self._response.close()
 

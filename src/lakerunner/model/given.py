@@ -17,7 +17,7 @@ from lakerunner.model.source import Routes
 
 MASK = "****"
 _SECRET_NAME = re.compile(r"key|secret|token|password|credential|signature|(?:^|_)sas(?:_|$)", re.IGNORECASE)
-_PUBLIC_NAMES = frozenset({"key_cache_seconds", "key_cache_away_seconds"})
+_PUBLIC_NAMES = frozenset({"key_cache_seconds", "key_cache_away_seconds", "tls_key"})  # of the last, a path
 _PASSWORD_IN_URL = re.compile(r"(?<=://)([^/@:\s]*):\S*@")  # up to the last @: a password may hold any character
 _PASSWORD_IN_TEXT = re.compile(r"((?:password|secret|token|sig)\s*=\s*)('[^']*'|[^\s&]+)", re.IGNORECASE)
 

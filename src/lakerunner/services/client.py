@@ -6,15 +6,18 @@ Rows come as server-sent events, which end with `done` or `error`: an answer tha
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 
+from lakerunner.api.tls import pinning, trusting
 from lakerunner.model.errors import LakerunnerError, Unavailable, error_from
-from lakerunner.services.home import ADDRESS, NoLake, token_in
+from lakerunner.services.home import ADDRESS, CERTIFICATE, NoLake, token_in
 from lakerunner.services.http_client import httpx
 from lakerunner.settings import Settings
 
@@ -120,18 +123,20 @@ class Digits(float):
 
 
 class Client:
-    def __init__(self, url: str, key: str | None) -> None:
+    """`trust` is how a server that is called by https is verified; by default as one anywhere."""
+
+    def __init__(self, url: str, key: str | None, trust: ssl.SSLContext | None = None) -> None:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self.url = url
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600, connect=5))
+        verify = (trust or trusting("")) if url.startswith("https:") else False
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600, connect=5), verify=verify)
 
     @classmethod
     def find(cls, settings: Settings, url: str | None, key: str | None) -> Client:
         if url:
-            return cls(url.rstrip("/"), key)
-        address = settings.home / ADDRESS
-        try:  # an address that the lake wrote itself may have the token that it wrote, no other
-            return cls(address.read_text().strip(), key or token_in(settings.home))
+            return cls(url.rstrip("/"), key, trusting(settings.tls_ca))
+        try:
+            return cls.at_home(settings.home, key)
         except FileNotFoundError:
             if not settings.home.is_dir():
                 raise NoLake(settings.home) from None
@@ -139,6 +144,14 @@ class Client:
                 f"nothing runs with home {settings.home}: start `lakerunner up --home {settings.home}`, "
                 "or name a running API with --url"
             ) from None
+
+    @classmethod
+    def at_home(cls, home: Path, key: str | None = None) -> Client:
+        """Return a client of the lake that serves from this home; FileNotFoundError if there is none. An address that
+        the lake wrote itself may have the token that it wrote, and must show the certificate."""
+        url = (home / ADDRESS).read_text().strip()
+        trust = pinning(home / CERTIFICATE) if url.startswith("https:") else None
+        return cls(url, key or token_in(home), trust)
 
     @contextmanager
     def sql(self, query: Query, on_progress: OnProgress = lambda _done, _total: None) -> Iterator[Rows]:

@@ -27,6 +27,7 @@ from lakerunner.model.source import RAW_PREFIX, SourceState
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
 from lakerunner.services.client import Client, Query
 from lakerunner.services.ground import now_ns
+from lakerunner.services.home import CERTIFICATE
 from lakerunner.services.parts import Parts
 from lakerunner.services.show import show_rows
 
@@ -161,7 +162,7 @@ class Demo:
         state = self._write_with_progress(parts, state, saved, console)
         if not self._await_ingest(parts, console):
             return True  # asked to stop
-        right = ask(Client(url, None), state, console)
+        right = ask(Client.at_home(parts.settings.home), state, console)
         if self.once or not right:
             return right
         _invite(console, url, parts.settings.home)
@@ -265,12 +266,13 @@ def _progress(console: Console) -> Progress:
 
 
 def _invite(console: Console, url: str, home: Path) -> None:
+    trust = f" --cacert {home / CERTIFICATE}" if url.startswith("https:") else ""
     console.print(
         f"""
 The shop goes on, and so does the lake. Ask more, in another terminal:
   .venv/bin/lakerunner sql --home {home} "select service_name, count(*) from logs group by 1"
   .venv/bin/lakerunner promql --home {home} "sum by (job) (rate(shop_requests_total[5m]))"
-  curl -s {url}/api/v1/sql -H 'content-type: application/json' -d '{{"query": "select count(*) as n from logs"}}'
+  curl -s{trust} {url}/api/v1/sql -H 'content-type: application/json' -d '{{"query": "select count(*) as n from logs"}}'
 Ctrl-C stops everything; the next run goes on with this data.""",
         highlight=False,
         soft_wrap=True,

@@ -1,4 +1,5 @@
-"""The home of a lake: one process at a time serves from it. While it does, `HOME/address` names its URL.
+"""The home of a lake: one process at a time serves from it. While it does, `HOME/address` names its URL, and with TLS
+`HOME/certificate` holds the certificate that it presents: our commands trust that one there, and no other.
 
 `HOME/token` holds a secret that is as good as a key of the default organization with every role: who can read the
 directory may administer the lake, and a web page, which can reach the address, cannot read it.
@@ -22,11 +23,12 @@ from lakerunner.settings import Settings
 
 ADDRESS = "address"
 TOKEN = "token"  # noqa: S105 - the name of its file
+CERTIFICATE = "certificate"
 POSTGRES = "postgres"
 _LOCK = "lock"
 _CLOSED, _PASSABLE = 0o700, 0o711
 _OURS = frozenset(
-    {ADDRESS, TOKEN, _LOCK, "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"}
+    {ADDRESS, TOKEN, CERTIFICATE, _LOCK, "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"}
 )  # by which a home is known
 
 log = Log("home")
@@ -83,18 +85,23 @@ class Home:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         self._address.unlink(missing_ok=True)
+        self._certificate = directory / CERTIFICATE
+        self._certificate.unlink(missing_ok=True)
         self._token = directory / TOKEN
         self.token = f"lrt_{secrets.token_urlsafe(32)}"
         _write_private(self._token, self.token)
 
     def announce(self, url: str) -> None:
         """Last of all, so that whoever finds the file finds everything up."""
-        draft = self._address.with_suffix(".new")
-        draft.write_text(url + "\n")
-        draft.replace(self._address)
+        _write_private(self._address, url)
+
+    def show_certificate(self, chain: bytes) -> None:
+        """Before the address is announced, and again when it is renewed."""
+        _write_private(self._certificate, chain.decode("ascii", "ignore"))
 
     def close(self) -> None:
         self._address.unlink(missing_ok=True)
+        self._certificate.unlink(missing_ok=True)
         self._token.unlink(missing_ok=True)
         os.close(self._lock)
 

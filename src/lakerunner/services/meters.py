@@ -63,3 +63,6 @@ ROLLUP_LAG = Gauge(
 SWEEPS = Counter("lakerunner_sweeps", "Sweeps that this process has ended")
 SWEPT_OBJECTS = Counter("lakerunner_swept_objects", "Objects that the sweeper deleted", ["kind"])
 SWEPT_BYTES = Counter("lakerunner_swept_bytes", "Bytes of them", ["kind"])
+CERTIFICATE_EXPIRES = Gauge(
+    "lakerunner_certificate_expires_seconds", "When the certificate of tls_certificate expires, since 1970; 0: no TLS"
+)

@@ -11,26 +11,27 @@ from lakerunner.api.otlp import OtlpApi
 from lakerunner.api.otlp_grpc import OtlpGrpcServer
 from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host
 from lakerunner.model.errors import UserError
-from lakerunner.services.parts import http_bounds, own_names, web_origins
+from lakerunner.services.parts import Parts, http_bounds, own_names, web_origins
 from lakerunner.services.runtime import Runtime
-from lakerunner.settings import Settings, variable_of
+from lakerunner.settings import variable_of
 
 _GRPC, _HTTP = "OTLP gRPC", "OTLP HTTP"
 
 
-def open_otlp_ports(settings: Settings, runtime: Runtime, otlp: OtlpApi) -> Iterator[tuple[str, str]]:
+def open_otlp_ports(parts: Parts, otlp: OtlpApi) -> Iterator[tuple[str, str]]:
     """Yield what each port is and where it listens, or why it does not. A port that another program has is left to it:
     services/preflight.py refuses one that was chosen. UserError where the host is not an address."""
+    settings, runtime, certificate = parts.settings, parts.runtime, parts.certificate
     host = settings.otlp_listen
     if not host:
         return
     address = numeric_host(host)[1]
     keyless = otlp.authenticator.keyless if is_loopback(address) else None
     guarded = replace(otlp, authenticator=replace(otlp.authenticator, keyless=keyless, names=own_names(host)))
-    grpc = OtlpGrpcServer(guarded.receiver, guarded.authenticator, guarded.max_bytes)
-    yield _GRPC, _open_grpc(address, settings.otlp_grpc_port, runtime, grpc)
+    grpc = OtlpGrpcServer(guarded.receiver, guarded.authenticator, guarded.max_bytes, certificate)
+    yield _GRPC, _open_grpc(address, settings.otlp_grpc_port, runtime, grpc) + (" (TLS)" if certificate else "")
     app = build_app(guarded.routes(), origins=web_origins(settings))
-    serve = partial(HttpServer, app, bounds=http_bounds(settings))
+    serve = partial(HttpServer, app, bounds=http_bounds(settings), certificate=certificate)
     yield _HTTP, _open_http(address, settings.otlp_http_port, runtime, serve)
 
 

@@ -18,6 +18,7 @@ from lakerunner.api.http_protocol import Bounds
 from lakerunner.api.key_cache import Ages, KeyCache
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import is_loopback
+from lakerunner.api.tls import Certificate, trusting
 from lakerunner.api.worker_client import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
@@ -73,10 +74,13 @@ class Parts:
     spark: ProcessSpark
     task_address: StoreAddress
     token: str = ""  # of its home (services/home.py); empty: it has none
+    certificate: Certificate | None = None  # None: its ports speak no TLS
     doors: dict[str, str] = field(default_factory=dict)  # besides the HTTP API: what it is, and where it listens
 
 
-def open_parts(settings: Settings, runtime: Runtime, say: Say, token: str = "") -> Parts:
+def open_parts(
+    settings: Settings, runtime: Runtime, say: Say, token: str = "", certificate: Certificate | None = None
+) -> Parts:
     index = open_index(settings, runtime, say)
     address = store_address(settings)
     store = open_store(address)
@@ -93,6 +97,7 @@ def open_parts(settings: Settings, runtime: Runtime, say: Say, token: str = "") 
         ProcessSpark(settings, runtime),
         task_address(settings, address),
         token,
+        certificate,
     )
 
 
@@ -122,7 +127,12 @@ def open_workers(parts: Parts, sandboxes: Sandboxes) -> Workers:
     settings, runtime = parts.settings, parts.runtime
     if not settings.workers:
         return OneWorker(open_worker(settings, parts.store, sandboxes))
-    remote = RemoteWorkers(Addresses(lookups(settings.workers)), settings.worker_key, settings.query_seconds + 90)
+    remote = RemoteWorkers(
+        Addresses(lookups(settings.workers)),
+        settings.worker_key,
+        settings.query_seconds + 90,
+        trusting(settings.tls_ca),
+    )
     runtime.defer("query workers", remote.close)
     return remote
 

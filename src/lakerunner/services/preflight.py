@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from lakerunner.api.addresses import lookups
 from lakerunner.api.server import bind, is_loopback, numeric_host, parse_address
+from lakerunner.api.tls import WrongKey, trusting
 from lakerunner.bus.open import check_bus
 from lakerunner.model.errors import UserError
 from lakerunner.model.failpoint import check_failpoint
@@ -25,6 +26,7 @@ from lakerunner.services.ground import store_address
 from lakerunner.services.home import holder_of
 from lakerunner.services.parts import refuse_open_worker, web_origins
 from lakerunner.services.queues import check_queue_options
+from lakerunner.services.renewal import load_certificate
 from lakerunner.services.sweep.raw import raw_retention_ns
 from lakerunner.settings import Reading, Settings
 
@@ -52,6 +54,7 @@ _CHECKS = (
     _Check("database_url", lambda settings: _check_database_url(settings.database_url)),
     _Check("bus", lambda settings: check_bus(settings.bus, settings.bus_topic_prefix)),
     _Check("listen", lambda settings: _check_address(*parse_address(settings.listen))),
+    _Check("tls_ca", lambda settings: settings.tls_ca and trusting(settings.tls_ca), ("query-api",)),
     _Check("cors_origins", web_origins),
     _Check("otlp_listen", lambda settings: settings.otlp_listen and numeric_host(settings.otlp_listen), ("pubsub",)),
     _Check("queue_options", check_queue_options, ("pubsub",)),
@@ -79,8 +82,17 @@ def _problems(reading: Reading, parts: Collection[str]) -> Iterator[Problem]:
                 check.run(reading.settings)
             except UserError as error:
                 yield reading.problem(check.setting, f"cannot be used: {error}")
+    yield from _tls_problems(reading)
     if "pubsub" in parts and reading.settings.otlp_listen:
         yield from _otlp_problems(reading)
+
+
+def _tls_problems(reading: Reading) -> Iterator[Problem]:
+    try:
+        load_certificate(reading.settings)
+    except UserError as error:
+        name = "tls_key" if isinstance(error, WrongKey) else "tls_certificate"
+        yield reading.problem(name, f"cannot be used: {error}")
 
 
 def _otlp_problems(reading: Reading) -> Iterator[Problem]:

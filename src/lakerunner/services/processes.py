@@ -26,6 +26,7 @@ from lakerunner.api.receive import PushLimits, Receiver
 from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
 from lakerunner.api.sql import SqlApi
+from lakerunner.api.tls import Certificate
 from lakerunner.api.work import WorkApi
 from lakerunner.api.worker import WorkerApi
 from lakerunner.model.errors import UserError
@@ -109,7 +110,7 @@ def add_pubsub(parts: Parts, _say: Say) -> Routes:
     receiver = _open_receiver(parts, Keeper(parts.store, index.pushes, lambda key: _announced(announced, key)))
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
     loki = LokiPushApi(receiver, who, settings.request_max_bytes)
-    parts.doors.update(open_otlp_ports(settings, runtime, otlp))
+    parts.doors.update(open_otlp_ports(parts, otlp))
     if queues:
         parts.doors["notifications"] = ", ".join(queue.name for queue in queues)
     events = EventsApi(announced, who, notified)
@@ -237,7 +238,7 @@ def add_relay(parts: Parts) -> None:
         parts.runtime.loop("relay", Relay(parts.index, parts.bus).step)
 
 
-def serve(settings: Settings, runtime: Runtime, routes: Routes) -> HttpServer:
+def serve(settings: Settings, runtime: Runtime, routes: Routes, certificate: Certificate | None = None) -> HttpServer:
     """Start the process's HTTP server."""
     host, port = parse_address(settings.listen)
     app = build_app(admin_routes(runtime.health), routes, origins=web_origins(settings))
@@ -245,7 +246,7 @@ def serve(settings: Settings, runtime: Runtime, routes: Routes) -> HttpServer:
     if is_loopback(host) and not is_loopback(listener.getsockname()[0]):
         listener.close()
         raise UserError(f"{host} no longer resolves to loopback: set `listen` to a numeric address")
-    server = HttpServer(app, listener, lambda reason: runtime.fail("http", reason), http_bounds(settings))
+    server = HttpServer(app, listener, lambda reason: runtime.fail("http", reason), http_bounds(settings), certificate)
     server.start()
     runtime.defer("http", server.stop)
     return server

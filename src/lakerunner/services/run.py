@@ -15,6 +15,7 @@ from lakerunner.services.home import Home, make_private
 from lakerunner.services.parts import Parts, open_parts
 from lakerunner.services.preflight import WORKER
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
+from lakerunner.services.renewal import load_certificate, renew_by
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.screen import Screen, ready_text
 from lakerunner.services.summary import SECONDS, SUMMARIES, Reporter
@@ -35,15 +36,18 @@ def run_parts(settings: Settings, names: Sequence[str], then: Callable[[Parts, s
         runtime = process.runtime
         make_private(settings.home, embedded=not settings.database_url)
         arm(settings.failpoint)
+        certificate = load_certificate(settings)
         home = _home(settings, runtime) if "query-api" in names else None
-        parts = open_parts(settings, runtime, process.step, home.token if home else "")
+        if certificate:
+            renew_by(runtime, certificate, home.show_certificate if home else None)
+        parts = open_parts(settings, runtime, process.step, home.token if home else "", certificate)
         if set(names) & set(SUMMARIES):  # before the others, since its first step takes a second, and readiness waits
             runtime.loop("summary", Every(SECONDS, Reporter(names).report, time.monotonic, runtime.stopping.wait).step)
         routes: Routes = []
         for name in names:
             process.step(f"starting {name}")
             routes += PARTS[name](parts, process.step)
-        url = serve(settings, runtime, routes).url
+        url = serve(settings, runtime, routes, certificate).url
         if home:
             home.announce(url)
         process.ready(settings, names, url, parts.doors)
@@ -58,8 +62,11 @@ def run_worker(settings: Settings) -> int:
     """A query worker: it needs the object store and nothing else."""
     with _running(WORKER) as process:
         make_private(settings.home, embedded=False)
+        certificate = load_certificate(settings)
+        if certificate:
+            renew_by(process.runtime, certificate)
         store = open_store(store_address(settings))
-        url = serve(settings, process.runtime, worker_routes(settings, store)).url
+        url = serve(settings, process.runtime, worker_routes(settings, store), certificate).url
         process.ready(settings, [WORKER], url, {})
         process.runtime.wait()
     return process.code

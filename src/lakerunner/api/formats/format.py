@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from anyio import to_thread
 from starlette.responses import Response
 
-from lakerunner.api.stream import Broken, Stream, in_thread
+from lakerunner.api.stream import Broken, Stream, blocking, in_thread
 from lakerunner.model.errors import LakerunnerError, TooLarge
 from lakerunner.model.time import iso_time
 from lakerunner.query.account import Account
@@ -98,7 +97,7 @@ def said_in_headers(account: Account) -> dict[str, str]:
 
 
 async def schema_of(answer: Answer) -> pa.Schema:
-    return await to_thread.run_sync(lambda: answer.schema, abandon_on_cancel=True)
+    return await blocking(lambda: answer.schema)
 
 
 def written(answer: Answer, write: Callable[[pa.RecordBatch], T]) -> AsyncGenerator[T]:
