@@ -147,6 +147,35 @@ def test_other_bombs_are_stopped_at_the_limit(packed: Callable[[bytes], bytes]) 
     assert "more than 1048576 bytes" in reason("x.log", packed(b"a" * (8 << 20)))
 
 
+def framed(*messages: bytes) -> bytes:
+    """As the collector's file exporter writes them."""
+    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("key", "data", "expected"),
+    [
+        ("x.pb", framed(b"\x0a\x00", b"\x0a\x01\x0a"), b"\x0a\x00\x0a\x01\x0a"),
+        ("x.binpb.gz", gzip.compress(framed(b"\x0a\x00")), b"\x0a\x00"),
+        ("x.pb", framed(zstd(b"\x0a\x00"), zstd(CONTENT)), b"\x0a\x00" + CONTENT),
+        ("x.json", framed(zstd(b'{"a":1}'), zstd(b'{"b":2}')), b'{"a":1}\n{"b":2}\n'),
+        ("x.jsonl", b"\0\0\0\xff{}", b"\0\0\0\xff{}"),
+        ("x.pb", b"\0\0\0", b"\0\0\0"),
+        ("x.log", framed(b"text"), framed(b"text")),
+    ],
+)
+def test_frames_of_the_file_exporter_are_taken_off(key: str, data: bytes, expected: bytes) -> None:
+    assert unpack(key, memoryview(data), MAX)[1] == expected
+
+
+def test_a_frame_that_is_cut_short_is_named() -> None:
+    cut = "byte 6: a frame of the collector's file exporter is cut short"
+    assert reason("x.pb", framed(b"\x0a\x00", b"\x0a\x00")[:-1]) == cut
+    assert reason("x.pb", framed(b"\x0a\x00") + b"\0\0") == cut
+    assert "more than 100 bytes" in reason("x.pb", framed(b"\x0a\x00", zstd(bytes(200))), 100)
+    assert "more than 1000000 frames" in reason("x.pb", bytes(4_000_004), 1 << 23)
+
+
 def test_a_zip_archive_is_not_taken_for_lines() -> None:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as out:

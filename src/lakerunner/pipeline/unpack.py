@@ -18,6 +18,7 @@ import pyarrow as pa
 from isal import igzip, isal_zlib
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.pipeline.exporter_frames import SEPARATORS, messages
 
 # What a key ends with, before .gz or .zst if it has one of them.
 FORMATS = {
@@ -60,7 +61,9 @@ def unpack(key: str, data: memoryview, max_bytes: int) -> tuple[str, memoryview]
         *others, last = PACKINGS
         packings = f"{', '.join(others)} or {last}"
         raise Corrupt(f"{key!r} has no ending we know: {', '.join(FORMATS)}, each also with {packings}")
-    return found, _packing_of(data, packing)(data, max_bytes) if data else data
+    content = _packing_of(data, packing)(data, max_bytes) if data else data
+    separator = SEPARATORS.get(found)
+    return found, content if separator is None else _unframed(content, separator, max_bytes)
 
 
 def _format_of(name: str) -> str | None:
@@ -72,6 +75,20 @@ def _format_of(name: str) -> str | None:
 def _packing_of(data: memoryview, packing: str) -> Unpack:
     head = bytes(data[:10])
     return next((found for magic, found in _MAGICS if head.startswith(magic)), PACKINGS.get(packing, _plain))
+
+
+def _unframed(data: memoryview, separator: bytes, max_bytes: int) -> memoryview:
+    """Return the content of a file without the frames of the collector's file exporter, if it has them."""
+    found = messages(data)
+    if found is None:
+        return data
+    content = bytearray()
+    for message in found:
+        content += _packing_of(message, "")(message, max_bytes)
+        content += separator
+        if len(content) > max_bytes:
+            raise _too_large(max_bytes)
+    return memoryview(content)
 
 
 def _plain(data: memoryview, max_bytes: int) -> memoryview:
