@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,9 +23,11 @@ from lakerunner.commands.options import store as _store
 from lakerunner.commands.settings import settings
 from lakerunner.commands.sweep import retention, sweep
 from lakerunner.commands.work import work
-from lakerunner.model.errors import LakerunnerError, in_full
+from lakerunner.model.errors import LakerunnerError, UserError, in_full
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.services.drawn import drawn
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk is: nobody's bug
 
 _listen = click.option(
     "--listen",
@@ -288,13 +292,17 @@ def _query_text(query: str | None, file: TextIO | None) -> str | None:
     """From wherever it is; None: from a prompt."""
     if query is not None and file is not None:
         raise click.UsageError("a QUERY and --file are both there: give one of them")
-    if query == "-":
-        return sys.stdin.read()
-    if file is not None:
-        return file.read()
-    if query is None and not sys.stdin.isatty():
-        raise click.UsageError("give a QUERY, or `-` to read it from standard input, or --file")
-    return query
+    if query is None and file is None:
+        if not sys.stdin.isatty():
+            raise click.UsageError("give a QUERY, or `-` to read it from standard input, or --file")
+        return None
+    try:
+        text = file.read() if file is not None else sys.stdin.read() if query == "-" else query or ""
+        text.encode()  # what the locale could not decode came as halves of surrogate pairs
+    except UnicodeError:
+        remedy = "set LC_ALL to a UTF-8 locale such as C.UTF-8, or use --file"
+        raise UserError(f"the query is not UTF-8 text: {remedy}") from None
+    return text
 
 
 @cli.command(epilog=EPILOG)
@@ -350,11 +358,21 @@ cli.add_command(settings)
 def main() -> None:
     """Errors of ours are one line and exit code 1; only bugs show a trace."""
     os.umask(0o077)  # what we write holds telemetry: it is for its owner alone
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal in Latin-1 has no letters for a table's frame
     try:
         cli()
     except LakerunnerError as error:
         click.echo(drawn(f"error: {in_full(error)}"), err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        place = f" {error.filename}" if error.filename else ""
+        click.echo(drawn(f"error: cannot write{place}: {error.strerror}"), err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what standard output still holds cannot be written either
+        sys.exit(1)
 
 
 if __name__ == "__main__":

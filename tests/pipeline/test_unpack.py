@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
 import random
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +29,15 @@ def zstd(data: bytes) -> bytes:
     return packed
 
 
+def lz4(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "lz4") as out:
+        out.write(data)
+    return bytes(sink.getvalue())
+
+
 ZSTD = zstd(CONTENT)
+BZIP2, XZ, LZ4 = bz2.compress(CONTENT), lzma.compress(CONTENT), lz4(CONTENT)
 MAX = 1 << 20
 
 
@@ -54,6 +66,18 @@ def reason(key: str, data: bytes, max_bytes: int = MAX) -> str:
         ("named-gz-but-zstd.binpb.gz", ZSTD),
         ("frames.pb.zst", zstd(CONTENT[:7]) + zstd(b"") + zstd(CONTENT[7:])),
         ("skippable.pb.zst", b"\x50\x2a\x4d\x18\x03\0\0\0abc" + ZSTD),
+        ("x.binpb.bz2", BZIP2),
+        ("x.binpb.xz", XZ),
+        ("x.binpb.lz4", LZ4),
+        ("named-otherwise.binpb.gz", BZIP2),
+        ("not-named-so.pb", XZ),
+        ("not-named-so.pb", LZ4),
+        ("streams.pb.bz2", bz2.compress(CONTENT[:7]) + bz2.compress(b"") + bz2.compress(CONTENT[7:])),
+        ("streams.pb.xz", lzma.compress(CONTENT[:7]) + bytes(4) + lzma.compress(CONTENT[7:]) + bytes(200_000)),
+        ("frames.pb.lz4", lz4(CONTENT[:7]) + lz4(CONTENT[7:])),
+        ("rotated.binpb.1", CONTENT),
+        ("rotated.binpb-20261117.gz", PACKED),
+        ("rotated.binpb.2026-11-17_13.bz2", BZIP2),
     ],
 )
 def test_content_comes_out_whole(key: str, data: bytes) -> None:
@@ -101,6 +125,66 @@ def test_what_is_no_whole_zstd_says_why(data: Callable[[], bytes], expected: str
     assert expected in reason("x.csv.zst", data())
 
 
+@pytest.mark.parametrize(
+    ("key", "data", "expected"),
+    [
+        ("x.log.bz2", BZIP2[:-3], "the bzip2 file is cut short"),
+        ("x.log.bz2", BZIP2 + b"something else", "the bzip2 file is damaged, or none: "),
+        ("x.log.bz2", CONTENT, "the bzip2 file is damaged, or none: "),
+        ("x.log.xz", XZ[:-3], "the xz file is cut short"),
+        ("x.log.xz", XZ[:-20] + b"\xff" * 20, "the xz file is damaged, or none: "),
+        ("x.log.lz4", LZ4[:-9], "the lz4 file is cut short"),
+        ("x.log.lz4", CONTENT, "the lz4 file is damaged, or none: "),
+        ("x.log.bz2", bz2.compress(b"") * 100_001, "the bzip2 file has more than 100000 streams"),
+    ],
+)
+def test_what_is_no_whole_bzip2_xz_or_lz4_says_why(key: str, data: bytes, expected: str) -> None:
+    assert reason(key, data).startswith(expected)
+
+
+@pytest.mark.parametrize("packed", [bz2.compress, lzma.compress, lz4])
+def test_other_bombs_are_stopped_at_the_limit(packed: Callable[[bytes], bytes]) -> None:
+    assert "more than 1048576 bytes" in reason("x.log", packed(b"a" * (8 << 20)))
+
+
+def framed(*messages: bytes) -> bytes:
+    """As the collector's file exporter writes them."""
+    return b"".join(len(message).to_bytes(4, "big") + message for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("key", "data", "expected"),
+    [
+        ("x.pb", framed(b"\x0a\x00", b"\x0a\x01\x0a"), b"\x0a\x00\x0a\x01\x0a"),
+        ("x.binpb.gz", gzip.compress(framed(b"\x0a\x00")), b"\x0a\x00"),
+        ("x.pb", framed(zstd(b"\x0a\x00"), zstd(CONTENT)), b"\x0a\x00" + CONTENT),
+        ("x.json", framed(zstd(b'{"a":1}'), zstd(b'{"b":2}')), b'{"a":1}\n{"b":2}\n'),
+        ("x.jsonl", b"\0\0\0\xff{}", b"\0\0\0\xff{}"),
+        ("x.pb", b"\0\0\0", b"\0\0\0"),
+        ("x.log", framed(b"text"), framed(b"text")),
+    ],
+)
+def test_frames_of_the_file_exporter_are_taken_off(key: str, data: bytes, expected: bytes) -> None:
+    assert unpack(key, memoryview(data), MAX)[1] == expected
+
+
+def test_a_frame_that_is_cut_short_is_named() -> None:
+    cut = "byte 6: a frame of the collector's file exporter is cut short"
+    assert reason("x.pb", framed(b"\x0a\x00", b"\x0a\x00")[:-1]) == cut
+    assert reason("x.pb", framed(b"\x0a\x00") + b"\0\0") == cut
+    assert "more than 100 bytes" in reason("x.pb", framed(b"\x0a\x00", zstd(bytes(200))), 100)
+    assert "more than 1000000 frames" in reason("x.pb", bytes(4_000_004), 1 << 23)
+
+
+def test_a_zip_archive_is_not_taken_for_lines() -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as out:
+        out.writestr("x.log", "one line\n")
+    assert reason("x.log", archive.getvalue()) == (
+        "this is a zip archive: unpack it, and pack each file with gzip or zstd if it is large"
+    )
+
+
 def test_a_zstd_bomb_is_stopped_at_the_limit() -> None:
     packed = zstd(bytes(64 << 20))
     assert len(packed) < 16 << 10
@@ -135,12 +219,13 @@ def test_what_is_empty_packed_or_not_is_empty(key: str, data: bytes) -> None:
 def test_an_unknown_ending_names_the_known_ones() -> None:
     assert reason("otel-raw/a/b/x.xyz.gz", b"{}") == (
         "'otel-raw/a/b/x.xyz.gz' has no ending we know: .binpb, .pb, .json, .jsonl, .ndjson, .csv, .tsv, .parquet, "
-        ".log, .txt, .prw1, .prw2, .lokipb, .lokijson, each also with .gz or .zst"
+        ".log, .txt, .prw1, .prw2, .lokipb, .lokijson, each also with .gz, .zst, .bz2, .xz or .lz4"
     )
 
 
 @pytest.mark.parametrize(
-    "packed", [CONTENT, PACKED, gzip.compress(CONTENT[:5], mtime=0) + gzip.compress(CONTENT[5:], mtime=0), ZSTD]
+    "packed",
+    [CONTENT, PACKED, BZIP2, XZ, LZ4, gzip.compress(CONTENT[:5], mtime=0) + gzip.compress(CONTENT[5:], mtime=0), ZSTD],
 )
 def test_the_limit_is_exact(packed: bytes) -> None:
     assert len(unpack("x.binpb", memoryview(packed), len(CONTENT))[1]) == len(CONTENT)

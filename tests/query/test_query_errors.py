@@ -43,8 +43,26 @@ ERRORS = {
     "SELECT count(*) FROM logs WHERE count(*) > 1": "WHERE clause cannot contain aggregates! (line 1, column 33)",
     "SELECT severity_number = 'x' FROM logs": "Could not convert string 'x' to INT32 (line 1, column 26)",
     "SELECT timestamp IN (SELECT message FROM logs) FROM logs": (
-        "Cannot compare values of type TIMESTAMP_NS and VARCHAR in IN/ANY/ALL clause - an explicit cast is required "
-        "(line 1, column 22)"
+        "TIMESTAMP_NS and VARCHAR cannot be compared: cast one of them (line 1, column 22)"
+    ),
+    'SELECT 1 FROM logs WHERE "k.k" >= 500': (
+        "VARCHAR and INTEGER cannot be compared: attributes are text, cast them as in "
+        "try_cast(attributes['key'] AS DOUBLE) (line 1, column 26)"
+    ),
+    'SELECT 1 FROM logs WHERE "k.k" BETWEEN 500 AND 599': (
+        "VARCHAR and INTEGER cannot be compared: attributes are text, cast them as in "
+        "try_cast(attributes['key'] AS DOUBLE) (line 1, column 32)"
+    ),
+    "SELECT 1 FROM logs WHERE timestamp > 1794916800": (
+        "TIMESTAMP_NS and INTEGER cannot be compared: write the number as a time, with to_timestamp(seconds), "
+        "epoch_ms(ms) or make_timestamp_ns(ns) (line 1, column 26)"
+    ),
+    "SELECT 1 FROM logs WHERE timestamp > TIMESTAMP '2026-11-17' AT TIME ZONE 'Europe/Berlin'": (
+        "TIMESTAMP_NS and TIMESTAMP WITH TIME ZONE cannot be compared: times are UTC without a zone, cast the other "
+        "one to TIMESTAMP (line 1, column 36)"
+    ),
+    "SELECT 1 FROM spans WHERE duration > INTERVAL 1 SECOND": (
+        "BIGINT and INTERVAL cannot be compared: duration is in nanoseconds, a second is 1e9 (line 1, column 27)"
     ),
     "SELECT regexp_matches(message, '(') FROM logs": "missing ): (",
 }
@@ -62,3 +80,21 @@ def test_a_name_of_ours_is_never_shown() -> None:
     message = 'column "scan_1.trace_id.bytes" and scan_2.group0 of "scan_12" and "scan_1.scope_attributes[\\A\'b]"'
     shown = located(EngineError(message), "SELECT 1")
     assert str(shown) == "column trace_id and this expression of this expression and scope_attrs['A'b']"
+
+
+@pytest.mark.parametrize(
+    ("word", "sql", "expected"),
+    [
+        ("error", "SELECT 1 FROM spans WHERE status_code = 'error'", ". status_code is 0 unset, 1 ok, 2 error"),
+        (
+            "Server",
+            "SELECT kind = 'Server' FROM spans",
+            ". kind is 1 internal, 2 server, 3 client, 4 producer, 5 consumer",
+        ),
+        ("error", "SELECT kind = 'error' FROM spans", ""),
+        ("x", "SELECT status_code = 'x' FROM spans", ""),
+    ],
+)
+def test_a_word_for_a_number_names_the_numbers(word: str, sql: str, expected: str) -> None:
+    message = f"Could not convert string '{word}' to INT32"
+    assert str(located(EngineError(message), sql)) == message + expected

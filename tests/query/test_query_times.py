@@ -49,6 +49,18 @@ def values(engine: Engine, sql: str) -> list[Any]:
             '"2024-01-01T23:00:00.000000000Z"',
             '"1969-12-31T23:00:00.000000000Z"',
         ),
+        # 23:59:59 in Berlin is 22:59:59 UTC; 23:59:59 UTC is 05:29:59 of the next day in Kolkata.
+        (
+            "date_trunc('minute', timestamp AT TIME ZONE 'Europe/Berlin')",
+            '"2024-01-01T22:59:00.000000000Z"',
+            '"1969-12-31T22:59:00.000000000Z"',
+        ),
+        (
+            "date_trunc('second', timezone('Asia/Kolkata', timestamp AT TIME ZONE 'UTC'))",
+            '"2024-01-02T05:29:59.000000000Z"',
+            '"1970-01-01T05:29:59.000000000Z"',
+        ),
+        ("(timestamp AT TIME ZONE 'UTC' AT TIME ZONE 'America/New_York')::DATE", '"2024-01-01"', '"1969-12-31"'),
         ("hour(timestamp)", "23", "23"),
         ("EXTRACT(day FROM timestamp)", "1", "31"),
         ("date_part('year', timestamp)", "2024", "1969"),

@@ -32,7 +32,11 @@ lakerunner is ready at http://127.0.0.1:7080
   ask           lakerunner sql --home 'my lake' "select service_name, count(*) from logs group by 1"
   guide         docs/guides/operate.md"""
     )
-    hidden = replace(settings, store="s3://key:secret@bucket/lake")
+    odd = replace(settings, store="", home=Path("/home/me@work/my läke"))
+    assert "  files         '/home/me@work/my läke/store/otel-raw/default/NAME/'" in ready_text(
+        odd, PARTS, "http://h", {}
+    )
+    hidden = replace(settings, store="s3://key:sec/ret@bucket/lake")
     assert "  files         s3://bucket/lake/otel-raw/default/NAME/" in ready_text(hidden, PARTS, "http://h", {})
     assert (
         ready_text(settings, ["boxer"], "http://h:1", {}).splitlines()[0] == "lakerunner boxer is ready at http://h:1"

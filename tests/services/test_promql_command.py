@@ -119,6 +119,15 @@ def test_what_does_not_go_together(url: str) -> None:
     assert "--time and --end are both there" in str(run(url, "up", "--time", "now", "--end", "now").exception)
 
 
+def test_errors_name_the_options(url: str) -> None:
+    assert run(url, "up", "--start", "1h").stderr.startswith("error: --start is '1h', which is no time: it may be ")
+    assert run(url, "up", "--time", "noon").stderr.startswith("error: --time is 'noon', which is no time: it may be ")
+    assert run(url, "up", "--end", "now-2h", "--start", "now").stderr == (
+        "error: --start must be before --end: --start is 'now', --end is 'now-2h'\n"
+    )
+    assert run(url, " ").stderr == "error: the query is empty: write PromQL, such as up\n"
+
+
 def test_what_is_missing_is_exit_code_3_and_a_failure_1() -> None:
     group = Group(Steps(NOW, NOW), Vector([()], np.ones((1, 1)), np.ones((1, 1), bool)))
     missing = Missing(2, TimeRange(NOW * 1_000_000, NOW * 1_000_000 + 1), "the store is away")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,44 @@ def test_a_file_is_written_whole_or_not_at_all(url: str, tmp_path: Path) -> None
     nowhere = run(url, "q", "--format", "csv", "--output", str(tmp_path / "no" / "such"))
     assert nowhere.exit_code == 1
     assert "No such file or directory" in nowhere.stderr
+
+
+def test_a_device_a_pipe_and_a_link_are_written_to_and_not_replaced(url: str, tmp_path: Path) -> None:
+    """A file that took the place of /dev/null would harm every process of the machine."""
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(pipe)
+    target.write_text("old")
+    link.symlink_to("target")
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+    assert run(url, "q", "--format", "csv", "--output", str(pipe)).exit_code == 0
+    assert reader.communicate(timeout=60)[0] == "n\n1\n2\n"
+    assert run(url, "q", "--format", "csv", "--output", str(link)).exit_code == 0
+    assert (link.is_symlink(), target.read_text()) == (True, "n\n1\n2\n")
+    assert sorted(tmp_path.iterdir()) == [link, pipe, target]
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "table"])
+def test_a_full_disk_is_one_line(url: str, form: str) -> None:
+    command = [*LAKERUNNER, "sql", "--url", url, "q", "--format", form]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=clean_environment())
+    assert (ended.returncode, ended.stderr) == (1, "error: cannot write: No space left on device\n")
+
+
+def test_a_query_that_is_not_text_is_refused(url: str) -> None:
+    ended = subprocess.run(
+        [*LAKERUNNER, "sql", "--url", url, b"select '\xff'"], capture_output=True, text=True, env=clean_environment()
+    )
+    reason = "error: the query is not UTF-8 text: set LC_ALL to a UTF-8 locale such as C.UTF-8, or use --file\n"
+    assert (ended.returncode, ended.stderr) == (1, reason)
+
+
+def test_a_terminal_of_another_encoding_gets_question_marks(url: str) -> None:
+    environment = clean_environment() | {"PYTHONIOENCODING": "ascii"}
+    command = [*LAKERUNNER, "sql", "--url", url, "nasty", "--format", "table"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "?[31mred" in ended.stdout
 
 
 def test_a_table_does_not_go_to_a_file(url: str, tmp_path: Path) -> None:

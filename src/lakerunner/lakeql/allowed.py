@@ -15,6 +15,7 @@ from sqlglot.expressions.datatypes import DType
 from lakerunner.lakeql.functions import FUNCTIONS, TABLE_FUNCTIONS
 from lakerunner.lakeql.search import SEARCH
 from lakerunner.lakeql.source import Source
+from lakerunner.lakeql.suggest import function_meant
 
 _QUERY = {"with_", "order", "limit", "offset"}
 _SET_OPERATION = {*_QUERY, "this", "expression", "distinct", "by_name"}
@@ -127,8 +128,8 @@ def _check_function(node: exp.Anonymous, source: Source) -> None:
         (TABLE_FUNCTIONS, "table function") if isinstance(node.parent, exp.Table) else (_FUNCTIONS, "function")
     )
     if name not in known:
-        near = get_close_matches(name, sorted(known), n=1, cutoff=0.75)
-        hint = f": did you mean {near[0]}?" if near else ""
+        near = function_meant(name) or next(iter(get_close_matches(name, sorted(known), n=1, cutoff=0.75)), "")
+        hint = f": did you mean {near}?" if near else ""
         raise source.error(f"{kind} {node.name} is not available{hint}", node)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from lakerunner.lakeql.tables import TABLES
 
+KINDS = "1 internal, 2 server, 3 client, 4 producer, 5 consumer"
+STATUS_CODES = "0 unset, 1 ok, 2 error"
 TABLE_MEANINGS = {
     "logs": "one row for each log record",
     "metrics": "one row for each data point",
@@ -88,8 +90,8 @@ COLUMN_MEANINGS: dict[str, dict[str, str]] = {
         "end_timestamp": "when it ended; may be null",
         "duration": "nanoseconds; null where a time is missing",
         "name": "the operation",
-        "kind": "1 internal, 2 server, 3 client, 4 producer, 5 consumer",
-        "status_code": "0 unset, 1 ok, 2 error",
+        "kind": KINDS,
+        "status_code": STATUS_CODES,
         "status_message": "why, where it is an error",
         "parent_span_id": "lower-case hexadecimal; null: a root",
         "trace_state": "as W3C has it",

@@ -68,9 +68,19 @@ def keep_times_exact(tree: exp.Query, resolution: Resolution) -> None:
             case _:
                 operands = node.expressions if node.name.lower() in MICROSECOND_FUNCTIONS else []
                 unit = "millisecond" if node.name.lower() == "epoch_ms" else unit
-        for operand in operands:
+        for operand in map(_without_zones, operands):
             if is_time(operand, resolution.found):
                 _cut(operand, unit)
+
+
+def _without_zones(node: exp.Expr) -> exp.Expr:
+    """Return what is moved to a time zone, or from one: it is cut itself, as nothing takes nanoseconds with a zone."""
+    match node:
+        case exp.AtTimeZone() | exp.Paren():
+            return _without_zones(node.this)
+        case exp.Anonymous() if node.name.lower() == "timezone" and len(node.expressions) == 2:
+            return _without_zones(node.expressions[1])
+    return node
 
 
 def fix_now(tree: exp.Query, constants: Constants) -> None:

@@ -38,6 +38,30 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 
+# What other systems call the functions that we have.
+_FUNCTION_SYNONYMS: dict[str, str] = {
+    **dict.fromkeys(("to_char", "date_format", "formatdatetime", "format_timestamp"), "strftime"),
+    **dict.fromkeys(("to_date", "parse_timestamp", "parsedatetime", "str_to_date"), "strptime"),
+    **dict.fromkeys(("uniq", "uniqexact", "approx_distinct", "dcount", "count_distinct"), "approx_count_distinct"),
+    **dict.fromkeys(("percentile", "percentile_approx", "quantileexact", "approx_percentile"), "quantile_cont"),
+    **dict.fromkeys(("match", "regexp_like", "rlike"), "regexp_matches"),
+    **dict.fromkeys(("tostartofminute", "tostartofhour", "tostartofday", "date_histogram"), "date_trunc"),
+    **dict.fromkeys(("tostartofinterval", "bin", "date_bin", "time_floor"), "time_bucket"),
+    **dict.fromkeys(("nvl", "isnull"), "coalesce"),
+    **dict.fromkeys(("jsonextractstring", "get_json_object", "json_unquote"), "json_extract_string"),
+    **dict.fromkeys(("from_unixtime", "fromunixtimestamp"), "to_timestamp"),
+    **dict.fromkeys(("unix_timestamp", "tounixtimestamp"), "epoch"),
+    **dict.fromkeys(("toint32", "toint64", "tofloat64", "tostring", "to_number", "safe_cast"), "try_cast"),
+    **dict.fromkeys(("grouparray", "collect_list"), "list"),
+    **dict.fromkeys(("groupuniqarray", "collect_set"), "list_distinct"),
+}
+
+
+def function_meant(name: str) -> str | None:
+    """The function of ours that other systems call by this name in lower case."""
+    return _FUNCTION_SYNONYMS.get(name)
+
+
 def no_column(name: str, owners: Sequence[str], columns: Collection[str], attribute: str) -> str:
     """The message about a column that `owners`, the tables and aliases at that place, do not have. `attribute`: how the
     attribute of this name would be written, "" if it can be none."""

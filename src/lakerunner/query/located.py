@@ -20,6 +20,7 @@ from lakerunner.model.errors import Position, UserError
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.failures import EngineError
+from lakerunner.query.remedies import with_remedy
 
 _NEAR = 8  # tokens from the place on that may say where it is: CAST("message" AS ... stands for message::...
 _SIGNS = frozenset("(),.*")  # which stand in every query
@@ -68,7 +69,7 @@ def located(error: EngineError, text: str) -> UserError:
         return UserError(f"{called[1]} does not take {types}: cast its arguments", position)
     grouped = _GROUPED.match(error.message)
     if not grouped:
-        return UserError(_shown(error.message), position)
+        return UserError(with_remedy(_shown(error.message), {token.text.lower() for token in _tokens(text)}), position)
     name = _shown(grouped[1]).strip('"')
     message = f"{name} must be in GROUP BY or in an aggregate, such as any_value({name})"
     attribute = _ATTRIBUTE.fullmatch(grouped[1])

@@ -104,20 +104,25 @@ def _tabled(client: Client, query: Query) -> Ended:
 
 @contextmanager
 def _opened(path: Path | None) -> Iterator[Output]:
-    """Standard output, or a file that is there only when it is whole."""
+    """Standard output, or a file that is there only when it is whole. A device or pipe is written to as it is: a file
+    must not take the place of /dev/null."""
     if path is None:
         yield DrawnOutput(sys.stdout) if sys.stdout.isatty() else sys.stdout.buffer
         sys.stdout.flush()
         return
-    draft = path.with_name(f".{path.name}.part")
+    direct = path.exists() and not path.is_file()
+    target = path if direct else path.resolve()  # a link stays, the file that it names is replaced
+    draft = target if direct else target.with_name(f".{target.name}.part")
     try:
         with draft.open("wb") as file:
             yield file
-        draft.replace(path)
+        if not direct:
+            draft.replace(target)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        if not direct:
+            draft.unlink(missing_ok=True)
 
 
 def parameters(given: tuple[str, ...]) -> dict[str, Any]:

@@ -58,6 +58,6 @@ def now_ns() -> int:
 
 
 def without_secrets(url: str) -> str:
-    """An address without user and password."""
+    """An address without user and password, which may hold a slash; a path of this machine has neither."""
     scheme, separator, rest = url.partition("://")
-    return scheme + separator + rest.rpartition("@")[2]
+    return url if scheme == "file" else scheme + separator + rest.rpartition("@")[2]

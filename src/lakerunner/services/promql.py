@@ -49,7 +49,10 @@ class Question:
     def body(self, now_ns: int, columns: int) -> dict[str, Any]:
         """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for, at
         whole steps; 0: as many as the server likes."""
-        time = time_range({"s": self.start, "e": self.end}, now_ns)
+        if not self.text.strip():
+            raise UserError("the query is empty: write PromQL, such as up")
+        names = ("--start", "--time" if self.instant else "--end")
+        time = time_range(dict(zip(names, (self.start, self.end), strict=True)), now_ns, names)
         start, end = time.start_ns // MS_NS, time.end_ns // MS_NS
         said: dict[str, Any] = {"q": self.text, "instant": self.instant, "partial": self.partial}
         said |= {"tier": "raw"} if self.raw else {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping
 from typing import TextIO
+from urllib.parse import unquote
 
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import RAW_PREFIX
@@ -49,13 +50,13 @@ def ready_text(settings: Settings, names: Collection[str], url: str, doors: Mapp
     """Return what a process of these parts shows when it is up. `doors` are those besides the HTTP API."""
     lines: list[tuple[str, str]] = []
     if "pubsub" in names:
-        files = (
-            f"{without_secrets(settings.store_url).removeprefix('file://')}/{RAW_PREFIX}{DEFAULT_ORGANIZATION.name}/"
-        )
+        files = f"{without_secrets(settings.store_url)}/{RAW_PREFIX}{DEFAULT_ORGANIZATION.name}/NAME/"
+        if files.startswith("file://"):
+            files = shlex.quote(unquote(files.removeprefix("file://")))
         lines += doors.items()
         lines.append(("remote write", f"{url}/api/v1/write"))
         lines.append(("Loki", f"{url}/loki/api/v1/push"))
-        lines.append(("files", f"{files}NAME/"))
+        lines.append(("files", files))
     if "query-api" in names:
         lines.append(("ask", f'lakerunner sql --home {shlex.quote(str(settings.home))} "{_QUESTION}"'))
     lines.append(("guide", GUIDE))

@@ -32,8 +32,8 @@ SUFFIXES = {
     "sec": "s",
 }
 
-_WHEN = ("timestamp", "time", "ts", "datetime", "eventtime", "date", "epoch")
-_SERVICE = ("servicename", "service", "app", "application")
+_WHEN = ("timestamp", "time", "ts", "datetime", "eventtime", "date", "epoch", "realtimetimestamp")
+_SERVICE = ("servicename", "service", "app", "application", "syslogidentifier")
 _RESOURCE = ("resource", "resourceattributes")
 
 Guesses = Mapping[str, tuple[str, ...]]
@@ -41,7 +41,7 @@ GUESSES: Mapping[str, Guesses] = {
     "logs": {
         "timestamp": _WHEN,
         "observed_timestamp": ("observedtimestamp", "observedtime"),
-        "message": ("message", "msg", "log", "body", "line", "text"),
+        "message": ("message", "msg", "log", "body", "line", "text", "textpayload", "jsonpayloadmessage"),
         "level": ("level", "severity", "lvl", "loglevel", "severitytext", "levelname"),
         "severity_number": ("severitynumber",),
         "trace_id": ("traceid",),

@@ -19,6 +19,7 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.findings import MAX_EXCERPT
 from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.delimiters import header_of
+from lakerunner.pipeline.transcode.encodings import as_utf8
 from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines
 from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.signals import RECORDS
@@ -34,9 +35,10 @@ def from_tsv(signal: str, data: memoryview, columns: Columns) -> Transcoded:
 
 def from_csv(signal: str, data: memoryview, columns: Columns, delimiter: str = "") -> Transcoded:
     """The export request of these rows, and the lines that are no rows of this header. A blank file has no rows."""
+    reading = Reading()
+    data = as_utf8(data, reading)
     found = header_of(data)
     delimiter = delimiter or found.delimiter()
-    reading = Reading()
     if doubt := found.doubt(delimiter):
         reading.note("delimiter", doubt, found.line)
     records = RECORDS[signal](columns, reading)

@@ -20,7 +20,11 @@ _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
 _MONTH = f"(?:{'|'.join(_MONTH_NAMES)})"
 _CLOCK = r"\d\d:\d\d:\d\d"
 _FRACTION = r"(?:[.,](\d+))?"
-_ZONE = r"\s?([Zz]|UTC|GMT|[+-]\d\d:?\d\d|(?<=\d)[+-]\d\d)?"  # hours alone, as PostgreSQL writes them, without a space
+# Hours ahead of UTC of the names that stand for one offset only: those of RFC 2822 and of Europe, and Japan's.
+_NAMED = {"UTC": 0, "GMT": 0, "WET": 0, "CET": 1, "EET": 2, "WEST": 1, "CEST": 2, "EEST": 3, "JST": 9}
+_NAMED |= {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+# Hours alone, as PostgreSQL writes them, stand without a space.
+_ZONE = rf"\s?([Zz]|(?:{'|'.join(_NAMED)})\b|[+-]\d\d:?\d\d|(?<=\d)[+-]\d\d)?"
 _DAY_NAME = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _LONG_DAY_NAME = "(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)"
 _YEARS_AROUND = 8  # February 29th is missing for up to seven years (1897 to 1903, 2097 to 2103)
@@ -65,7 +69,7 @@ def _remembered(seconds: Callable[[str, int | None], int | None], text: str, nea
 def _offset(zone: str) -> int | None:
     """Return the seconds that this zone is ahead of UTC; None where there is no such zone."""
     if zone[:1] not in ("+", "-"):
-        return 0
+        return _NAMED.get(zone, 0) * 3600
     hours, minutes = zone[1:3], zone[3:].lstrip(":") or "00"
     if hours > "23" or minutes > "59":
         return None
@@ -87,6 +91,14 @@ def _at(year: int, month: int, day: int, clock: str) -> int | None:
 
 def _iso(text: str, _: int | None) -> int | None:
     return _at(int(text[:4]), int(text[5:7]), int(text[8:10]), text[11:])
+
+
+def _minute(text: str, near_ns: int | None) -> int | None:
+    return _iso(f"{text}:00", near_ns)
+
+
+def _basic(text: str, _: int | None) -> int | None:
+    return _at(int(text[:4]), int(text[4:6]), int(text[6:8]), f"{text[9:11]}:{text[11:13]}:{text[13:]}")
 
 
 def _day(text: str, _: int | None) -> int | None:
@@ -136,9 +148,11 @@ RFC850 = Form(rf"{_LONG_DAY_NAME}, (\d\d-{_MONTH}-\d\d {_CLOCK}){_FRACTION}{_ZON
 ASCTIME = Form(rf"{_DAY_NAME} ({_MONTH} [ \d]?\d {_CLOCK}){_FRACTION} (\d{{4}})", _asctime, year_last=True)
 SYSLOG = Form(rf"({_MONTH} [ \d]?\d {_CLOCK}){_FRACTION}()", _syslog)
 KLOG = Form(rf"[IWEF](\d{{4}} {_CLOCK}){_FRACTION}()", _klog)
+MINUTE = Form(rf"(\d{{4}}-\d\d-\d\d[Tt ]\d\d:\d\d)(){_ZONE}", _minute)
+BASIC = Form(rf"(\d{{8}}T\d{{6}}){_FRACTION}{_ZONE}", _basic)
 DAY = Form(r"(\d{4}-\d\d-\d\d)()()", _day)
 
-FORMS = (ISO, SLASHES, ACCESS_LOG, HTTP, RFC850, ASCTIME, SYSLOG, KLOG, DAY)
+FORMS = (ISO, SLASHES, ACCESS_LOG, HTTP, RFC850, ASCTIME, SYSLOG, KLOG, MINUTE, BASIC, DAY)
 _WHOLE = tuple((form, re.compile(form.pattern, re.ASCII)) for form in FORMS)
 
 

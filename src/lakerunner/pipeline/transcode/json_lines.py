@@ -1,8 +1,8 @@
 """JSON files: one record or one OTLP request per line, or a single document of either kind.
 
 Each line is looked at for itself: an object with a member like `resourceLogs` is an OTLP request, as the collector's
-file exporter writes them; any other object is a record. A file that is one JSON document over many lines is a request,
-a record or a list of records.
+file exporter writes them; one that only carries a list of records is taken apart (`envelopes.py`); any other object is
+a record. A file that is one JSON document over many lines is a request, a record or a list of records.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import orjson
 
 from lakerunner.model.errors import Corrupt, WrongContent
 from lakerunner.pipeline.transcode.columns import Columns, Plan
+from lakerunner.pipeline.transcode.encodings import as_utf8
+from lakerunner.pipeline.transcode.envelopes import documents, may_carry, opened, with_shared
 from lakerunner.pipeline.transcode.json_text import exactly, loaded, names_are_unique, whole
 from lakerunner.pipeline.transcode.lines import MAX_LINE, Overlong, lines, without_bom
 from lakerunner.pipeline.transcode.nested import dotted, has_objects
 from lakerunner.pipeline.transcode.otlp_json import REQUEST_MEMBERS, write_request
+from lakerunner.pipeline.transcode.producers import in_words
 from lakerunner.pipeline.transcode.reading import Reading, Transcoded
 from lakerunner.pipeline.transcode.records import Records
 from lakerunner.pipeline.transcode.signals import RECORDS
@@ -28,24 +31,44 @@ from lakerunner.pipeline.transcode.values import Members, Unfit
 def from_json(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     """The export request of these records or requests, and the lines that are neither."""
     reading = Reading()
+    data = as_utf8(data, reading)
     target = JsonTarget(signal, RECORDS[signal](columns, reading))
     texts = _texts(data)
     head = list(islice(texts, 2))
     if head and _goes_on(head, data):
         number, offset, _ = head[0]
         reading.at(number, offset)
+        document = bytes(without_bom(data))
         try:
-            target.add(bytes(without_bom(data)), number, offset)
+            target.add(document, number, offset)
         except (Unfit, UnicodeEncodeError) as error:
-            raise Corrupt(f"from line {number}: {_reason(error)}") from None
+            if not _add_documents(target, document, 1, len(data) - len(document)):
+                raise Corrupt(f"from line {number}: {_reason(error)}") from None
         return reading.transcoded(target.data())
     for number, offset, text in chain(head, texts):
         reading.at(number, offset)
         try:
             target.add(text, number, offset)
         except (Unfit, UnicodeEncodeError) as error:
-            reading.reject(_reason(error), text)
+            if not _add_documents(target, text, number, offset):
+                reading.reject(_reason(error), text)
     return reading.transcoded(target.data())
+
+
+def _add_documents(target: JsonTarget, text: bytes, number: int, offset: int) -> bool:
+    """Add each of the objects that stand one behind the other, as Firehose and jq write them; False if the text, whose
+    first line and offset these are, is anything else."""
+    found = None if type(text) is Overlong else documents(text)
+    if found is None:
+        return False
+    for index, (lines_before, at, document) in enumerate(found):
+        if index:
+            target.reading.at(number + lines_before, offset + at)
+        try:
+            target.add(document, number + lines_before, offset + at)
+        except (Unfit, UnicodeEncodeError) as error:
+            target.reading.reject(_reason(error), document)
+    return True
 
 
 def _reason(error: Unfit | UnicodeEncodeError) -> str:
@@ -57,13 +80,14 @@ class JsonTarget:
     """Where the lines of one file go."""
 
     def __init__(self, signal: str, records: Records) -> None:
+        self.reading = records.reading
         self._signal = signal
         self._records = records
         self._requests: list[bytes] = []
 
     def add(self, text: bytes, number: int, offset: int) -> None:
         """Take the records of this line; Unfit, and nothing of it is taken, if it holds none. Of a list every item is a
-        record of its own."""
+        record or request of its own."""
         if type(text) is Overlong:
             raise Unfit(text.reason)
         value = loaded(text)
@@ -72,27 +96,35 @@ class JsonTarget:
             return
         value = whole(text, value)
         if type(value) is list:
-            self._add_items(text, number, offset)
-        else:
-            names, values = self._columns(value)
-            if type(value) is dict and _has_rounded_time(self._records.plans(names), values):
-                names, values = self._columns(exactly(text))
-            self._records.add(names, values)
+            self._add_items(text, exactly(text), number, offset)
+            return
+        names, values = self._columns(value)
+        plan = self._records.plans(names)
+        if may_carry(names) and _OF_A_RECORD.isdisjoint(plan.at) and (envelope := opened(exactly(text))) is not None:
+            items = [with_shared(item, envelope.shared) for item in envelope.items]
+            self._add_items(text, items, number, offset)
+            return
+        if type(value) is dict and _has_rounded_time(plan, values):
+            names, values = self._columns(exactly(text))
+        self._records.add(names, values)
 
-    def _add_items(self, text: bytes, number: int, offset: int) -> None:
+    def _add_items(self, text: bytes, items: Sequence[Any], number: int, offset: int) -> None:
         """One by one from the exact reading: there is no text of each to go back to."""
-        reading = self._records.reading
-        for index, item in enumerate(exactly(text)):
+        for index, item in enumerate(items):
             if index:
-                reading.at(number, offset)
+                self.reading.at(number, offset)
             try:
-                self._records.add(*self._columns(item))
+                if type(item) is dict and not REQUEST_MEMBERS.keys().isdisjoint(item):
+                    self._add_request(item)
+                else:
+                    self._records.add(*self._columns(item))
             except (Unfit, UnicodeEncodeError) as error:
-                reading.reject(f"item {index}: {_reason(error)}", text)
+                self.reading.reject(f"item {index}: {_reason(error)}", text)
 
     def _columns(self, value: Any) -> tuple[tuple[str, ...], Sequence[Any]]:
         """Return the names and values of a record's columns, those inside objects under dotted names."""
         if type(value) is dict:
+            value = in_words(value)
             names, values = tuple(value), list(value.values())
         elif type(value) is Members:
             names, values = tuple(name for name, _ in value), [item for _, item in value]
@@ -118,6 +150,8 @@ class JsonTarget:
         return b"".join((*self._requests, records))
 
 
+# An object with one of these fields is a record, whatever lists it has.
+_OF_A_RECORD = frozenset(("timestamp", "message", "name", "start"))
 _JSON_NAMES = {str: "string", int: "number", float: "number", bool: "boolean", list: "list", type(None): "null"}
 
 

@@ -7,7 +7,6 @@ exactly as they are written, but for their ends. A record that is one JSON objec
 
 from __future__ import annotations
 
-import codecs
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -16,6 +15,7 @@ from typing import Any, ClassVar
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.protobuf import FIXED64, tag
 from lakerunner.pipeline.transcode.columns import Columns
+from lakerunner.pipeline.transcode.encodings import as_utf8
 from lakerunner.pipeline.transcode.json_lines import JsonTarget
 from lakerunner.pipeline.transcode.line_formats import LINE_FORMATS, LineFormat, Said, dated, undated
 from lakerunner.pipeline.transcode.lines import Overlong, lines
@@ -32,8 +32,6 @@ SAMPLE_BYTES = 1 << 20
 MAX_PARSED = 64 << 10
 _HEAD = 256
 
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_BLOCK = 1 << 20
 _TIME = tag(1, FIXED64)
 _RAW_BODY = "lakerunner.body"  # as the reader calls the bytes of a body that is not UTF-8
 
@@ -43,7 +41,7 @@ def from_text(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     if signal != "logs":
         raise Corrupt(f"plain text holds logs, not {signal}: change the file's name, or send {signal} as JSON lines")
     reading = Reading()
-    content = _utf8(data, reading)
+    content = as_utf8(data, reading)
     records = _TextLogs(columns, reading)
     target = JsonTarget(signal, records)
     for record in _records(content, _formats(content, columns.near_ns), columns.near_ns):
@@ -168,16 +166,3 @@ class _TextLogs(Logs):
             self.reading.note("no time", "no time in the line: it has that of the record above")
         else:
             self.reading.note("no time at the beginning", "no time in the line, nor above: it has that of the object")
-
-
-def _utf8(data: memoryview, reading: Reading) -> memoryview:
-    """The content as UTF-8, where it begins with a byte order mark of UTF-16; else as it is."""
-    if bytes(data[:2]) not in _UTF16:
-        return data
-    decoder = codecs.getincrementaldecoder("utf-16")("replace")
-    content = bytearray()
-    for start in range(0, len(data), _BLOCK):
-        content += decoder.decode(bytes(data[start : start + _BLOCK]), start + _BLOCK >= len(data)).encode()
-    if b"\xef\xbf\xbd" in content:
-        reading.note("not UTF-16", "bytes that are not UTF-16 are U+FFFD")
-    return memoryview(content)

@@ -210,6 +210,8 @@ class Records(ABC):
             self.reading.note("time not understood", f"{field} {str(value)[:80]!r} is not a time")
         elif field in _IDS and isinstance(value, str) and value.strip("0"):
             self.reading.note("id not hex", f"{field} {value[:80]!r} is not hex digits of an id")
+        elif field == "level" and type(value) is int:
+            self.reading.note("level not understood", f"level {str(value)[:80]} is a number, whose meaning is unknown")
 
     def close(self, open_fields: dict[str, Any], names: Mapping[str, str], parts: list[bytes]) -> bytes:
         """Take the attributes, the resource and the service of the fields that are left, and make attributes of all
