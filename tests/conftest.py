@@ -17,6 +17,11 @@ TESTS = Path(__file__).resolve().parent
 REPO = TESTS.parent
 sys.path.insert(0, str(TESTS))
 
+# Keep bytecode, also where the environment says not to (many containers do): without it every process of a crowd
+# rewrites the assertions of all test modules, and every command that a test starts compiles our source again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 from servers.kafka import KafkaBroker, kafka_broker  # noqa: E402
 from servers.postgres import debian_postgres, embedded_postgres  # noqa: E402
 from servers.seaweedfs import S3Server, seaweedfs  # noqa: E402

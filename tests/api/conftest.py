@@ -16,7 +16,7 @@ from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.segments import warm
 from lakerunner.services.announce import Announcer
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import empty_index
 from suites.doors import Doors, open_doors
 from suites.pushed import ACME, OTHER
 
@@ -24,14 +24,8 @@ from suites.pushed import ACME, OTHER
 @pytest.fixture
 def index(embedded_postgres_url: str) -> Iterator[Index]:
     """Migrated, with two organizations, in a database of its own."""
-    url = fresh_database(embedded_postgres_url)
-    opened = Index.open(url)
-    opened.migrate()
-    opened.organizations.create(ACME)
-    opened.organizations.create(OTHER)
-    yield opened
-    opened.close()
-    drop_database(url)
+    with empty_index(embedded_postgres_url, ACME, OTHER) as opened:
+        yield opened
 
 
 @pytest.fixture(params=["local", "s3"])

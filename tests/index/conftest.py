@@ -8,23 +8,25 @@ import pytest
 from index_values import ACME, OTHER
 
 from lakerunner.index.index import Index
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import drop_database, empty_index, fresh_database
 
 
 @pytest.fixture(params=["embedded", "debian"])
-def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
+def server_url(request: pytest.FixtureRequest) -> str:
+    url: str = request.getfixturevalue(f"{request.param}_postgres_url")
+    return url
+
+
+@pytest.fixture
+def database_url(server_url: str) -> Iterator[str]:
     """An empty database."""
-    url = fresh_database(request.getfixturevalue(f"{request.param}_postgres_url"))
+    url = fresh_database(server_url)
     yield url
     drop_database(url)
 
 
 @pytest.fixture
-def index(database_url: str) -> Iterator[Index]:
+def index(server_url: str) -> Iterator[Index]:
     """Migrated, with two organizations."""
-    opened = Index.open(database_url, connections=12)
-    opened.migrate()
-    opened.organizations.create(ACME)
-    opened.organizations.create(OTHER)
-    yield opened
-    opened.close()
+    with empty_index(server_url, ACME, OTHER, connections=12) as opened:
+        yield opened

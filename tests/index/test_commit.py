@@ -89,7 +89,7 @@ def test_a_session_that_dies_in_the_last_step_leaves_nothing(index: Index) -> No
         index.commit(Commit((segment("made"),), (source(1),), ((source(2), "bad"),), (), (("t", b"x"),)))
     assert nothing_changed(index, 1, 2)
     with index.pool.connection() as connection:
-        connection.execute("DROP TRIGGER die ON lrdb.outbox")
+        connection.execute("DROP FUNCTION lrdb.die CASCADE")
     index.commit(Commit((segment("made"),), (source(1),), ((source(2), "bad"),), (), (("t", b"x"),)))
     assert index.segments.totals(ACME.id) == (1, 7, 100)
 

@@ -34,7 +34,7 @@ from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.services.sweep.retention import PastRetention
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import empty_index
 from suites.metrics_lake import metrics_server
 
 HOURLY = Steps(T0 + HOUR, T0 + 4 * HOUR, HOUR)
@@ -100,13 +100,8 @@ class IndexedLake:
 
 @pytest.fixture
 def pg_index(embedded_postgres_url: str) -> Iterator[Index]:
-    url = fresh_database(embedded_postgres_url)
-    opened = Index.open(url, connections=4)
-    opened.migrate()
-    opened.organizations.create(DEFAULT_ORGANIZATION)
-    yield opened
-    opened.close()
-    drop_database(url)
+    with empty_index(embedded_postgres_url, DEFAULT_ORGANIZATION, connections=4) as opened:
+        yield opened
 
 
 @pytest.fixture

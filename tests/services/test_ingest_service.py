@@ -35,7 +35,7 @@ from lakerunner.pipeline.job import warm
 from lakerunner.services.announce import arrival_of
 from lakerunner.services.ingest import Ingest, IngestParts
 from lakerunner.services.logs import configure_logs
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import empty_index
 from servers.spark import spark_session
 from suites.requests import TIME_NS, request_of
 
@@ -55,13 +55,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def index(embedded_postgres_url: str) -> Iterator[Index]:
-    url = fresh_database(embedded_postgres_url)
-    index = Index.open(url)
-    index.migrate()
-    index.organizations.create(ORGANIZATION)
-    yield index
-    index.close()
-    drop_database(url)
+    with empty_index(embedded_postgres_url, ORGANIZATION) as index:
+        yield index
 
 
 @pytest.fixture

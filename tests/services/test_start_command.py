@@ -14,6 +14,7 @@ import pytest
 
 from lakerunner.cli import main
 from lakerunner.services.home import Home
+from servers.ports import free_port
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_up_reports_all_wrong_settings_and_creates_nothing(command, taken: int, 
         "up",
         listen=f"127.0.0.1:{taken}",
         otlp_grpc_port=str(taken),
-        otlp_http_port=str(taken + 1 if taken < 65_535 else 1),
+        otlp_http_port=str(free_port()),
         query_memory="2 GBB",
         store="s4://lake",
         cors_origins="*",

@@ -16,7 +16,7 @@ from lakerunner.model.errors import NotFound, UserError
 from lakerunner.model.time import DAY_NS, HOUR_NS
 from lakerunner.objects.open import StoreAddress, open_store
 from servers.lake import LAKERUNNER, clean_environment, wait_until
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import index_database
 from suites.swept_lake import ACME, SweptLake, files_of
 
 SECONDS = 120
@@ -25,15 +25,13 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def url(embedded_postgres_url: str) -> Iterator[str]:
-    url = fresh_database(embedded_postgres_url)
-    yield url
-    drop_database(url)
+    with index_database(embedded_postgres_url) as url:
+        yield url
 
 
 @pytest.fixture
 def lake(url: str, tmp_path: Path) -> Iterator[SweptLake]:
     index = Index.open(url, connections=4)
-    index.migrate()
     index.organizations.create(ACME)
     yield SweptLake(index, open_store(StoreAddress((tmp_path / "store").as_uri())))
     index.close()

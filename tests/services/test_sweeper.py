@@ -24,7 +24,7 @@ from lakerunner.services.sweep.report import Line, Report
 from lakerunner.services.sweeper import Sweeper, chores_of, findings, sweep
 from lakerunner.settings import Settings
 from servers.lake import wait_until
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import empty_index
 from servers.seaweedfs import S3Server
 from suites.small_pages import small_chores
 from suites.swept_lake import ACME, GRACE_NS, LONG_AGO_NS, NOW_NS, OTHER, SweptLake, files_of
@@ -34,14 +34,8 @@ TIERS = ("10s", "1m", "5m", "1h", "1d")
 
 @pytest.fixture
 def swept_index(embedded_postgres_url: str) -> Iterator[Index]:
-    url = fresh_database(embedded_postgres_url)
-    opened = Index.open(url, connections=4)
-    opened.migrate()
-    opened.organizations.create(ACME)
-    opened.organizations.create(OTHER)
-    yield opened
-    opened.close()
-    drop_database(url)
+    with empty_index(embedded_postgres_url, ACME, OTHER, connections=4) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -16,14 +16,13 @@ from threading import Thread
 
 import pytest
 
-from lakerunner.index.index import Index
 from lakerunner.model.time import MINUTE_NS
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.services.sweep.names import segment_in
 from lakerunner.services.sweep.report import Report
 from lakerunner.services.sweeper import findings, sweep
 from servers.lake import clean_environment
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import empty_index
 from suites.random_lake import RETENTION, RandomLake
 from suites.small_pages import small_chores
 from suites.swept_lake import ACME, GRACE_NS, NOW_NS, OTHER, SweptLake
@@ -36,14 +35,8 @@ LATER_NS = NOW_NS + GRACE_NS + MINUTE_NS
 
 @pytest.fixture
 def made(embedded_postgres_url: str, tmp_path: Path) -> Iterator[RandomLake]:
-    url = fresh_database(embedded_postgres_url)
-    index = Index.open(url, connections=6)
-    index.migrate()
-    index.organizations.create(ACME)
-    index.organizations.create(OTHER)
-    yield RandomLake(SweptLake(index, open_store(StoreAddress((tmp_path / "store").as_uri()))))
-    index.close()
-    drop_database(url)
+    with empty_index(embedded_postgres_url, ACME, OTHER, connections=6) as index:
+        yield RandomLake(SweptLake(index, open_store(StoreAddress((tmp_path / "store").as_uri()))))
 
 
 def swept(made: RandomLake, tmp_path: Path, now_ns: int, *, page: int = 2) -> Report:

@@ -15,7 +15,7 @@ from lakerunner.bus.bus import Delivery
 from lakerunner.bus.postgres import PostgresBus
 from lakerunner.index.index import Index
 from lakerunner.model.time import TimeRange
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import index_database
 
 pytestmark = pytest.mark.slow
 
@@ -25,15 +25,13 @@ SECONDS = 120
 
 @pytest.fixture
 def url(embedded_postgres_url: str) -> Iterator[str]:
-    made = fresh_database(embedded_postgres_url)
-    yield made
-    drop_database(made)
+    with index_database(embedded_postgres_url) as made:
+        yield made
 
 
 @pytest.fixture
 def lake(url: str) -> Iterator[Lake]:
     index = Index.open(url)
-    index.migrate()
     index.organizations.create(ACME)
     bus = PostgresBus(index.pool, url)
     yield Lake(index, bus)

@@ -24,7 +24,7 @@ from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.services.fsck import Asked, run_fsck
 from lakerunner.settings import Settings
-from servers.postgres import drop_database, fresh_database
+from servers.postgres import empty_index
 from suites.otlp_metrics import Otlp, gauge
 from suites.requests import request_of
 
@@ -109,15 +109,8 @@ class CheckedLake:
 
 @contextmanager
 def checked_lake(postgres_url: str, directory: Path) -> Iterator[CheckedLake]:
-    url = fresh_database(postgres_url)
-    index = Index.open(url, connections=4)
-    index.migrate()
-    index.organizations.create(ORG)
     store = LocalStore(directory / "store")
     store.root.mkdir()
-    settings = Settings(home=directory, database_url=url, store=store.root.as_uri())
-    try:
+    with empty_index(postgres_url, ORG, connections=4) as index:
+        settings = Settings(home=directory, database_url=index.url, store=store.root.as_uri())
         yield CheckedLake(index, store, settings)
-    finally:
-        index.close()
-        drop_database(url)
