@@ -51,7 +51,9 @@ def unpack(key: str, data: memoryview, max_bytes: int) -> tuple[str, memoryview]
     name = name.removesuffix(packing)
     found = next((found for ending, found in FORMATS.items() if name.endswith(ending)), None)
     if found is None:
-        raise Corrupt(f"{key!r} has no ending we know: {', '.join(FORMATS)}, each also with {' or '.join(PACKINGS)}")
+        raise Corrupt(
+            f"{key!r} has an unknown ending. Known are {', '.join(FORMATS)}, each also with {' or '.join(PACKINGS)}"
+        )
     return found, _packing_of(data, packing)(data, max_bytes) if data else data
 
 
