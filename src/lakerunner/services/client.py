@@ -6,15 +6,18 @@ Rows come as server-sent events, which end with `done` or `error`: an answer tha
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import orjson
 
 from lakerunner.model.errors import LakerunnerError, Unavailable, error_from
-from lakerunner.services.home import ADDRESS, NoLake, token_in
+from lakerunner.services.home import ADDRESS, NoLake, holder_of, token_in
 from lakerunner.services.http_client import httpx
 from lakerunner.settings import Settings
 
@@ -22,7 +25,7 @@ _ROW = b'data: {"type":"result","data":'
 _DEGRADED = "lakerunner-degraded"
 _WARNINGS = "lakerunner-warnings"
 _JSON = {"content-type": "application/json"}
-_SQL, _PROMQL = "/api/v1/sql", "/api/v1/metrics/query"
+_SQL, _PROMQL, _PROMETHEUS = "/api/v1/sql", "/api/v1/metrics/query", "/prometheus/api/v1"
 Row = dict[str, Any]
 OnProgress = Callable[[int, int], None]
 
@@ -120,9 +123,11 @@ class Digits(float):
 
 
 class Client:
-    def __init__(self, url: str, key: str | None) -> None:
+    def __init__(self, url: str, key: str | None, home: Path | None = None) -> None:
+        """`home`: where the URL was found."""
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self.url = url
+        self._home = home
         self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600, connect=5))
 
     @classmethod
@@ -131,14 +136,11 @@ class Client:
             return cls(url.rstrip("/"), key)
         address = settings.home / ADDRESS
         try:  # an address that the lake wrote itself may have the token that it wrote, no other
-            return cls(address.read_text().strip(), key or token_in(settings.home))
+            return cls(address.read_text().strip(), key or token_in(settings.home), settings.home)
         except FileNotFoundError:
             if not settings.home.is_dir():
                 raise NoLake(settings.home) from None
-            raise Unavailable(
-                f"nothing runs with home {settings.home}: start `lakerunner up --home {settings.home}`, "
-                "or name a running API with --url"
-            ) from None
+            raise _nothing_runs(settings.home) from None
 
     @contextmanager
     def sql(self, query: Query, on_progress: OnProgress = lambda _done, _total: None) -> Iterator[Rows]:
@@ -182,6 +184,12 @@ class Client:
     def dismiss(self, key: str) -> int:
         return int(self._json("POST", "/api/v1/objects/dismiss", {"key": key})["dismissed"])
 
+    def metric_names(self, start: str, end: str) -> list[str]:
+        """Names of metrics that have points between these times."""
+        found = self._json("GET", f"{_PROMETHEUS}/label/__name__/values", {"start": start, "end": end})
+        names: list[str] = found["data"]
+        return names
+
     def cardinality(self, asked: Mapping[str, str]) -> dict[str, Any]:
         return self._json("GET", "/api/v1/metrics/cardinality", asked)
 
@@ -216,7 +224,17 @@ class Client:
             raise self._away(error) from error
 
     def _away(self, error: httpx.TransportError) -> Unavailable:
-        return Unavailable(f"the API at {self.url} cannot be reached, or broke off: {error}")
+        if self._home and not holder_of(self._home):  # killed, it left its address behind
+            return _nothing_runs(self._home)
+        reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+        return Unavailable(f"the API at {self.url} cannot be reached, or broke off: {reason}")
+
+
+def _nothing_runs(home: Path) -> Unavailable:
+    return Unavailable(
+        f"nothing runs with home {home}: start `lakerunner up --home {shlex.quote(str(home))}`, "
+        "or name a running API with --url"
+    )
 
 
 def _lines(response: httpx.Response) -> Generator[bytes]:
