@@ -65,8 +65,8 @@ postgresql://user:password@host:port/database
   query_memory = '2 GBB' ($LAKERUNNER_QUERY_MEMORY) is not a size of memory: write 500MB, 2GB, 1GiB or 50%
   log_level = 'infoo' ($LAKERUNNER_LOG_LEVEL) is unknown: write debug, info, warning or error
   listen = '7080' ($LAKERUNNER_LISTEN) is not an address: write host:port, for example 127.0.0.1:7080
-  retention = 'logs=30 days' ($LAKERUNNER_RETENTION) cannot be used: retention logs=30 days is no time: write 12h, \
-30d, 4w, 2y or forever
+  retention = 'logs=30 days' ($LAKERUNNER_RETENTION) cannot be used: retention logs=30 days is not a duration: \
+write 12h, 30d, 4w, 2y or forever
   store_options = 'endpoint' ($LAKERUNNER_STORE_OPTIONS) is not a list of pairs: write name=value,name=value
   sweep_seconds = '0' ($LAKERUNNER_SWEEP_SECONDS) must be greater than 0
   spark_driver_memory = '1 GB' ($LAKERUNNER_SPARK_DRIVER_MEMORY) is not a size of a Java heap: write 512m or 2g

@@ -19,6 +19,7 @@ from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.index.sources import Arrival
 from lakerunner.model.caller import Role
+from lakerunner.model.errors import NotFound
 from lakerunner.model.findings import Findings, Note, Reject, Rejects
 from lakerunner.model.source import SourceObject
 from suites.pushed import ACME, OTHER
@@ -40,7 +41,8 @@ class Served:
         return httpx.request(method, f"{self.server.url}/api/v1/objects{path}", headers=headers, timeout=30)
 
     def command(self, *arguments: str) -> str:
-        found = CliRunner().invoke(cli, ["objects", *arguments, "--url", self.server.url, "--key", self.keys["acme"]])
+        given = ["objects", *arguments, "--url", self.server.url, "--key", self.keys["acme"]]
+        found = CliRunner().invoke(cli, given, catch_exceptions=False)
         assert found.exit_code == 0, found.output
         return found.output
 
@@ -75,7 +77,7 @@ def test_what_was_found_is_listed_filtered_and_shown(served: Served) -> None:
     ):
         assert [one["key"] for one in served.ask("GET", query).json()["objects"]] == keys
     assert served.ask("GET", "?key=a%00b").status_code == 400
-    assert "1 lines rejected" in served.command("--state", "partial", "--path", "*.jsonl")
+    assert "1 line rejected" in served.command("--state", "partial", "--path", "*.jsonl")
     assert json.loads(served.command("--format", "json", "--state", "failed"))["objects"] == [cut]
 
 
@@ -87,13 +89,17 @@ def test_rejects_are_listed_to_their_own_organization(served: Served) -> None:
     assert served.ask("GET", f"/rejects?key={APP}", "other").json() == {"key": APP, **nothing}
     assert served.ask("GET", "/rejects").status_code == 400
     assert "column 1: not JSON" in served.command("rejects", APP)
-    assert served.command("rejects", CUT) == f"no rejected lines are recorded of {CUT}\n"
+    with pytest.raises(NotFound, match=f"key app.jsonl: did you mean {APP}"):
+        served.command("rejects", "app.jsonl")
+    with pytest.raises(NotFound, match="no object has the key b: `lakerunner objects` lists keys"):
+        served.command("dismiss", "b")
+    assert served.command("rejects", CUT) == f"no line of {CUT} was rejected\n"
 
 
 def test_dismissing_ends_objects_of_its_own_organization(served: Served) -> None:
     assert served.ask("POST", f"/dismiss?key={CUT}", "other").json() == {"dismissed": 0}
     assert served.ask("POST", "/dismiss").status_code == 400
     assert served.ask("POST", f"/dismiss?key={CUT}").json() == {"dismissed": 1}
-    assert served.command("dismiss", APP) == "1 versions dismissed\n"
-    assert served.command("dismiss", APP) == f"no version of {APP} is failed or partial\n"
+    assert served.command("dismiss", APP) == f"dismissed {APP}\n"
+    assert served.command("dismiss", APP) == f"nothing to dismiss: {APP} is neither failed nor partial\n"
     assert served.ask("GET", "").json()["counts"] == {"seen": 0, "done": 1, "partial": 0, "failed": 0, "dismissed": 1}

@@ -145,7 +145,7 @@ def test_damaged_input_is_set_aside_and_its_neighbours_are_not(running: Lake) ->
     assert "byte 0" in reasons["logs_garbage.binpb"]
     assert "cut short" in reasons["logs_cut.binpb.gz"]
     assert "unpacks to more than 268435456 bytes" in reasons["logs_bomb.binpb.gz"]
-    assert "has no ending we know: .binpb, .pb, .json" in reasons["logs.xyz"]
+    assert "has an unknown ending. Known are .binpb, .pb, .json" in reasons["logs.xyz"]
     rows = running.sql("select message from logs where collector = 'damaged' order by 1")
     assert [row["message"] for row in rows] == ["good", "good too"]
     shown = running.command("objects", "--state", "failed").stdout

@@ -131,6 +131,6 @@ def test_signals_are_rows_of_a_table() -> None:
 
 def test_the_error_tree_says_who_mends_it() -> None:
     assert str(UserError("unknown column x", Position(2, 7))) == "unknown column x (line 2, column 7)"
-    assert [error.http_status for error in (UserError, Unavailable, Corrupt, Absent)] == [400, 503, 422, 404]
+    assert [error.http_status for error in (UserError, Unavailable, Corrupt, Absent)] == [400, 503, 422, 422]
     assert issubclass(Absent, Corrupt)
     assert all(issubclass(error, LakerunnerError) for error in (UserError, Unavailable, Corrupt))

@@ -52,9 +52,9 @@ def test_under_all_a_tier_is_kept_as_long_as_windows_are_made_of_it() -> None:
     [
         ("log=1d", "'log' has no retention: it is one of logs"),
         ("metrics.2h=1d", "'metrics.2h' has no retention"),
-        ("logs=soon", "logs=soon is no time: write 12h, 30d"),
-        ("logs=-1d", "is no time"),
-        ("logs=", "is no time"),
+        ("logs=soon", "logs=soon is not a duration: write 12h, 30d"),
+        ("logs=-1d", "is not a duration"),
+        ("logs=", "is not a duration"),
         ("logs=30m", "out of bounds: it is 1h to 100y"),
         ("logs=101y", "out of bounds"),
         ("metrics.1h=1d", "too short: windows of the next tier are made of it, keep it for 48h"),

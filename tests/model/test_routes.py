@@ -43,8 +43,8 @@ ORG = str(DEFAULT_ORGANIZATION.id)
                 "acme",
                 "",
                 "traces",
-                "'otel-raw/acme/spans.jsonl' has no folder of a collector above it: it belongs to "
-                "'otel-raw/acme/files/spans.jsonl', for example",
+                "'otel-raw/acme/spans.jsonl' is not in the folder of a collector: move it, for example to "
+                "'otel-raw/acme/files/spans.jsonl'",
             ),
         ),
         (
@@ -53,8 +53,8 @@ ORG = str(DEFAULT_ORGANIZATION.id)
                 "",
                 "",
                 "logs",
-                "'otel-raw/x.csv' has no folders of an organization and a collector above it: it belongs to "
-                "'otel-raw/default/files/x.csv', for example",
+                "'otel-raw/x.csv' is not in the folders of an organization and a collector: move it, for example to "
+                "'otel-raw/default/files/x.csv'",
             ),
         ),
         ("otel-raw/.hidden", None),

@@ -359,8 +359,8 @@ def test_mostly_bad_lines(lake: Lake) -> None:
     source = lake.put(GOOD + b"no\nno\n" + GOOD, "half.jsonl")
     assert dict(lake.ingest(source).findings)[source].rejects.count == 2
     assert lake.reason(lake.put(GOOD + b"5\n5\n", "bad.jsonl")) == (
-        "2 of 3 lines cannot be read, first line 2: a record is a JSON object, this is a number; "
-        "bad_lines_max_share = 0.5 is the largest share of bad lines that is taken"
+        "2 of 3 lines cannot be read, first line 2: a record is a JSON object, this is a number. "
+        "A file is ingested if at most 50% of its lines are bad (bad_lines_max_share)"
     )
     none = IngestLimits(LIMITS.object_max_bytes, LIMITS.task_max_bytes, bad_lines_max_share=0)
     assert "1 of 2 lines cannot be read, first line 2: " in lake.reason(lake.put(GOOD + b"no\n", "bad.jsonl"), none)
@@ -392,7 +392,7 @@ def test_guessed_fields(lake: Lake) -> None:
 
 def test_unknown_ending(lake: Lake) -> None:
     reason = lake.reason(lake.put(lake.signal.made(), "bad.xyz"))
-    assert "has no ending we know: " in reason
+    assert "has an unknown ending. Known are " in reason
     assert ".binpb" in reason
 
 

@@ -218,8 +218,8 @@ def test_what_is_empty_packed_or_not_is_empty(key: str, data: bytes) -> None:
 
 def test_an_unknown_ending_names_the_known_ones() -> None:
     assert reason("otel-raw/a/b/x.xyz.gz", b"{}") == (
-        "'otel-raw/a/b/x.xyz.gz' has no ending we know: .binpb, .pb, .json, .jsonl, .ndjson, .csv, .tsv, .parquet, "
-        ".log, .txt, .prw1, .prw2, .lokipb, .lokijson, each also with .gz, .zst, .bz2, .xz or .lz4"
+        "'otel-raw/a/b/x.xyz.gz' has an unknown ending. Known are .binpb, .pb, .json, .jsonl, .ndjson, .csv, .tsv, "
+        ".parquet, .log, .txt, .prw1, .prw2, .lokipb, .lokijson, each also with .gz, .zst, .bz2, .xz or .lz4"
     )
 
 

@@ -105,7 +105,7 @@ def test_the_memory_limit_is_an_error_that_names_it(small: Lake) -> None:
     engine = small.engine(memory="50MB")
     with pytest.raises(TooLarge, match="query_memory 50MB"):
         answer_of(engine, "SELECT list(a.x || 'some longer text') FROM range(1000000) a(x), range(20) b(y)")
-    assert answer_of(engine, "SELECT count(*) FROM logs").to_pydict() == {"count_star()": [100]}
+    assert answer_of(engine, "SELECT count(*) FROM logs").to_pydict() == {"count(*)": [100]}
 
 
 @pytest.mark.parametrize("sql", [ENDLESS, LONG])

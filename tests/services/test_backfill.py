@@ -93,8 +93,8 @@ def test_times_people_write(text: str, expected_ns: int) -> None:
 @pytest.mark.parametrize(
     ("since", "until", "message"),
     [
-        ("yesterday", None, "--since 'yesterday' is no time: write 2026"),
-        (None, "6 h", "--until '6 h' is no time"),
+        ("yesterday", None, "--since 'yesterday' is not a time: write 2026"),
+        (None, "6 h", "--until '6 h' is not a time"),
         ("1h", "2h", "--since 1h is not before --until 2h"),
         ("1h", "1h", "not before"),
     ],

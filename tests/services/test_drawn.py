@@ -63,7 +63,7 @@ def test_rejects_on_a_terminal() -> None:
     show_rejects({"key": HOSTILE, "rejected": 5, "lines": 9, "rejects": [reject]}, "table", terminal)
     show_rejects({"key": HOSTILE, "rejected": 0, "lines": 9, "rejects": []}, "table", terminal)
     assert is_harmless(terminal.getvalue())
-    assert "1 of 5 rejected lines, of 9 lines" in terminal.getvalue()
+    assert "5 of 9 lines rejected; the first 1 are shown" in terminal.getvalue()
 
 
 OBJECTS = {
@@ -94,9 +94,9 @@ def test_objects_keep_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     assert any(line.startswith("│ partial │ 2026-01-31 12:00 │ 1000 │ 123456 │ otel-raw/") for line in lines)
     assert any(line.startswith("│ seen    │ 2026-01-31 12:00 │      │      5 │ otel-raw/") for line in lines)
     show_objects(OBJECTS, "table", file)
-    assert "2 lines rejected: see `lakerunner objects rejects`" in file.getvalue()
-    assert "note: no service, 7 times, first in line 5: no column is the service" in file.getvalue()
-    assert file.getvalue().endswith("1 seen, 1 partial; times are UTC, of `seen` when it came\n")
+    assert "2 lines rejected: see `lakerunner objects rejects KEY`" in file.getvalue()
+    assert "note: no service (7 records, first in line 5): no column is the service" in file.getvalue()
+    assert file.getvalue().endswith("1 seen, 1 partial; times are UTC\n")
 
 
 def test_tables_are_drawn_wherever_they_go() -> None:

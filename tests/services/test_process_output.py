@@ -29,6 +29,7 @@ lakerunner is ready at http://127.0.0.1:7080
   remote write  http://127.0.0.1:7080/api/v1/write
   Loki          http://127.0.0.1:7080/loki/api/v1/push
   files         /data/store/otel-raw/default/NAME/
+  Grafana       http://127.0.0.1:7080/prometheus (as a data source of type Prometheus)
   ask           lakerunner sql --home 'my lake' "select service_name, count(*) from logs group by 1"
   guide         docs/guides/operate.md"""
     )

@@ -51,6 +51,27 @@ def run(url: str, *arguments: str, stdin: str = "") -> Result:
     return CliRunner().invoke(cli, ["promql", "--url", url, *arguments], input=stdin)
 
 
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("sum(rate(http_request_total[5m]))", "http_requests_total"),
+        ("http_requests_total{job='nobody'}", ""),
+        ("up > 1e9", ""),
+        ("sum(http_requests_total offset 2h)", ""),
+    ],
+)
+def test_a_misspelt_metric_is_named(url: str, query: str, meant: str) -> None:
+    hint = f"no series: there is no metric http_request_total in this time. Did you mean {meant}?\n"
+    result = run(url, query, "--instant")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "0 rows")
+    assert result.stderr == (hint if meant else "")
+
+
+def test_a_time_without_metrics_is_named(url: str) -> None:
+    result = run(url, "up", "--time", "2001-01-01T00:00:00Z")
+    assert (result.exit_code, result.stderr) == (0, "no series: there are no metrics in this time\n")
+
+
 def test_the_last_hour_is_plotted(url: str, lake: MemoryLake) -> None:
     result = run(url, 'http_requests_total{code="200"}')
     assert result.exit_code == 0, result.output

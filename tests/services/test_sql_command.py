@@ -22,6 +22,7 @@ from lakerunner.query.account import Account, Missing
 from lakerunner.services import show
 from lakerunner.services.ask import parameters
 from lakerunner.services.client import Client, Query
+from lakerunner.services.home import Home
 from query.sample_lake import FULL_SHRED, NOW, OWN, START, Lake, Record, random_records
 from servers.lake import LAKERUNNER, clean_environment
 from suites.scripted import FAILURE, SCHEMA, Scripted, ScriptedEngine, sql_server
@@ -148,7 +149,7 @@ def test_what_is_missing_is_said_and_is_exit_code_3(url: str, engine: ScriptedEn
         assert result.exit_code == 3
         assert "1" in result.stdout
         assert result.stderr == (
-            "warning: this answer is NOT COMPLETE. Missing are:\n"
+            "warning: this answer is NOT COMPLETE. Missing:\n"
             "  2 segments of 2024-01-01T00:00:00.000000000Z to 2024-01-01T01:00:00.000000000Z: the store is away\n"
         )
     assert [question.partial for question in engine.asked] == [True] * 3
@@ -234,7 +235,20 @@ def test_leaving_an_answer_early_stops_its_query(url: str, engine: ScriptedEngin
 def test_nobody_at_the_address(tmp_path: Path) -> None:
     result = run("http://127.0.0.1:1", "select 1")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: the API at http://127.0.0.1:1 cannot be reached")
+    assert result.stderr == "error: the API at http://127.0.0.1:1 cannot be reached, or broke off: Connection refused\n"
+
+
+def test_a_killed_lake_leaves_an_address_at_which_nothing_runs(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.announce("http://127.0.0.1:1")
+    found = ["sql", "--home", str(tmp_path), "select 1"]
+    assert CliRunner().invoke(cli, found).stderr.startswith("error: the API at http://127.0.0.1:1 cannot be reached")
+    address = (tmp_path / "address").read_text()
+    home.close()
+    (tmp_path / "address").write_text(address)
+    assert (
+        CliRunner().invoke(cli, found).stderr.startswith(f"error: nothing runs with home {tmp_path}: start `lakerunner")
+    )
 
 
 def test_a_real_engine_is_asked_by_a_real_process(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_up_reports_all_wrong_settings_and_creates_nothing(command, taken: int, 
         "failpoint = 'lunch'",
         f"otlp_grpc_port = '{taken}'",
     ]
-    assert f"cannot listen on 127.0.0.1:{taken}: Address already in use. Choose another with --listen" in errors
+    assert f"another program listens on 127.0.0.1:{taken}: stop it, or choose another port with --listen" in errors
     assert "is the port of listen too: choose another, or 0 for a free one" in errors
     assert list(tmp_path.iterdir()) == []
 
@@ -88,7 +88,11 @@ def test_up_reports_all_wrong_settings_and_creates_nothing(command, taken: int, 
 def test_a_chosen_otlp_port_must_be_free(command, taken: int) -> None:
     code, _, errors = command("up", listen="127.0.0.1:0", otlp_http_port=str(taken))
     assert code == 2
-    assert f"otlp_http_port = '{taken}' (environment variable LAKERUNNER_OTLP_HTTP_PORT) cannot be used" in errors
+    assert errors == (
+        "error: a setting is wrong:\n"
+        f"  otlp_http_port = '{taken}' (environment variable LAKERUNNER_OTLP_HTTP_PORT) cannot be used: "
+        f"another program listens on 127.0.0.1:{taken}: stop it, or choose another port, 0 for a free one\n"
+    )
 
 
 def test_a_home_that_another_process_has_is_named_beside_what_else_is_wrong(command, tmp_path: Path) -> None:
@@ -100,6 +104,16 @@ def test_a_home_that_another_process_has_is_named_beside_what_else_is_wrong(comm
     assert code == 2
     assert f"process {os.getpid()} runs with this home: stop it, or choose another with --home" in errors
     assert "listen = 'nowhere.invalid:1'" in errors
+
+
+def test_ports_of_the_process_that_has_the_home_are_not_listed_beside_it(command, taken: int, tmp_path: Path) -> None:
+    home = Home(tmp_path / "lake")
+    try:
+        code, _, errors = command("up", home=str(tmp_path / "lake"), listen=f"127.0.0.1:{taken}")
+    finally:
+        home.close()
+    assert (code, errors.count("\n")) == (2, 2)
+    assert errors.startswith(f"error: a setting is wrong:\n  home = '{tmp_path}/lake'")
 
 
 @pytest.mark.parametrize(

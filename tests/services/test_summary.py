@@ -35,6 +35,7 @@ def test_a_minute_of_work_is_one_line_for_each_service_and_a_quiet_one_is_none()
             "part": "ingest",
             "message": "objects ingested in the last minute",
             "objects": 8,
+            "partial": 0,
             "failed": 1,
             "rows": 23,
             "segments": 2,

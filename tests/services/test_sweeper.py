@@ -260,7 +260,7 @@ def test_raw_objects_stay_unless_a_setting_says_so(lake: SweptLake, address: Sto
     assert raw_retention_ns("24h") == DAY_NS
     with pytest.raises(UserError, match="raw_retention: 23h is less than 24h: the push doors"):
         raw_retention_ns("23h")
-    with pytest.raises(UserError, match="raw_retention: 'soon' is no time"):
+    with pytest.raises(UserError, match="raw_retention: 'soon' is not a duration"):
         raw_retention_ns("soon")
 
 

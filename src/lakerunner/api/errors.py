@@ -11,9 +11,12 @@ import math
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from lakerunner.model.errors import KINDS, LakerunnerError, Unavailable, UserError
+from lakerunner.model.errors import KINDS, Corrupt, LakerunnerError, NotFound, Unavailable, UserError
 
+PROMETHEUS_ROOT = "/prometheus"
+_PATH_SHOWN = 200  # characters
 _logger = logging.getLogger("lakerunner.api")
 
 
@@ -31,7 +34,10 @@ def error_body(error: BaseException) -> dict[str, object]:
 
 
 def log_detail(error: BaseException) -> None:
-    """What the client is not told of a dependency that is away: its address, and its own words."""
+    """Log what whoever runs the process must know: a segment that cannot be read, and what the client is not shown of a
+    dependency that is away, its address and its own words."""
+    if isinstance(error, Corrupt):
+        _logger.error("a segment cannot be read, `lakerunner fsck` finds all of them: %s", error)
     if isinstance(error, Unavailable) and error.detail:
         _logger.warning("a request failed: %s (%s)", error, error.detail)
 
@@ -53,10 +59,23 @@ def on_lakerunner_error(_request: Request | None, error: Exception) -> Response:
     return JSONResponse({"error": error_body(error)}, status, headers)
 
 
-def on_http_exception(_request: Request, error: Exception) -> Response:
+def on_http_exception(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
+    if error.status_code == NotFound.http_status:
+        return on_lakerunner_error(request, _no_endpoint(request))
     return JSONResponse({"error": {"message": error.detail}}, error.status_code, error.headers)
+
+
+def _no_endpoint(request: Request) -> NotFound:
+    """A path that the process does not serve, and what it may be meant to be: clients of Prometheus leave its prefix
+    out."""
+    path = request.url.path[:_PATH_SHOWN]
+    meant = f"{PROMETHEUS_ROOT}{path}"
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    if any(route.path_regex.match(meant) for route in routes):
+        return NotFound(f"there is no endpoint {path}: did you mean {meant}?")
+    return NotFound(f"there is no endpoint {path}: GET /openapi.json lists all endpoints")
 
 
 def on_client_left(_request: Request, _error: Exception) -> Response:

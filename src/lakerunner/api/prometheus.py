@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from lakerunner.api import prometheus_operations as said
 from lakerunner.api.auth import Authenticator
+from lakerunner.api.errors import PROMETHEUS_ROOT
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.openapi import Endpoint, Handler, Operation
 from lakerunner.api.prometheus_errors import error_response, query_text
@@ -45,7 +46,6 @@ from lakerunner.promql.parse import parse
 from lakerunner.promql.pretty import pretty_text
 from lakerunner.query.metrics.answer import MetricsLake
 
-PREFIX = "/prometheus"
 COMPATIBLE = "3.15.0"  # the Prometheus whose API and PromQL this is; clients look here for what they may ask
 Answer = Callable[[Request, Caller, Parameters, int], Awaitable[Response]]
 
@@ -95,17 +95,17 @@ class PrometheusApi:
             "status/buildinfo": (_always(_build()), said.BUILD),
         }
         routes: list[Route] = [
-            Endpoint(f"{PREFIX}/api/v1/{path}", self._told(answer), GET=stated, POST=said.posted(stated))
+            Endpoint(f"{PROMETHEUS_ROOT}/api/v1/{path}", self._told(answer), GET=stated, POST=said.posted(stated))
             for path, (answer, stated) in both.items()
         ]
         routes += [
-            Endpoint(f"{PREFIX}/api/v1/{path}", self._told(answer), GET=stated)
+            Endpoint(f"{PROMETHEUS_ROOT}/api/v1/{path}", self._told(answer), GET=stated)
             for path, (answer, stated) in gets.items()
         ]
-        routes.append(Endpoint(f"{PREFIX}/federate", self._told(stored.federate), GET=said.FEDERATE))
-        routes.append(Endpoint(f"{PREFIX}/api/v1/read", self._told(stored.read, _no_form), POST=said.READ))
-        routes.append(Endpoint(f"{PREFIX}/-/healthy", self.healthy, GET=said.HEALTHY))
-        routes.append(Endpoint(f"{PREFIX}/-/ready", self.is_ready, GET=said.READY))
+        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/federate", self._told(stored.federate), GET=said.FEDERATE))
+        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/api/v1/read", self._told(stored.read, _no_form), POST=said.READ))
+        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/-/healthy", self.healthy, GET=said.HEALTHY))
+        routes.append(Endpoint(f"{PROMETHEUS_ROOT}/-/ready", self.is_ready, GET=said.READY))
         return routes
 
     async def query(self, request: Request, caller: Caller, given: Parameters, now_ns: int) -> Response:

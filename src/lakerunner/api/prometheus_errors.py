@@ -89,6 +89,7 @@ def refused(error: Exception) -> Refused:
         case HTTPException():
             return Refused(BAD_DATA, error.detail)
         case LakerunnerError():
+            log_detail(error)
             return Refused(INTERNAL, str(error))
     _logger.error("a request failed", exc_info=error)
     return Refused(INTERNAL, str(error_body(error)["message"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import threading
@@ -59,7 +60,7 @@ def numeric_host(host: str) -> tuple[socket.AddressFamily, str]:
     """Resolve a host to the family and address that a socket is bound to."""
     found = sorted(_resolved(host), key=lambda one: one[0] != socket.AF_INET)  # IPv4 first, as clients of localhost do
     if not found:
-        raise UserError(f"cannot listen on {host}: it is not an address or a known name. Choose another with --listen")
+        raise UserError(f"cannot listen on {host}: it is not an address or a known name")
     return found[0]
 
 
@@ -71,7 +72,12 @@ def _resolved(host: str) -> list[tuple[socket.AddressFamily, str]]:
     return [(family, str(address[0])) for family, _, _, _, address in found]
 
 
+class AddressInUse(UserError):
+    """Another program listens on this address."""
+
+
 def bind(host: str, port: int) -> socket.socket:
+    """Listen on this address. AddressInUse if another program does, UserError if it cannot be used at all."""
     family, address = numeric_host(host)
     # asyncio sends small answers at once (TCP_NODELAY) only where the protocol is named: else each waits 40 ms for the
     # client's delayed acknowledgement of its head.
@@ -82,7 +88,9 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise UserError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another with --listen") from error
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(f"another program listens on {host}:{port}") from error
+        raise UserError(f"cannot listen on {host}:{port}: {error.strerror}") from error
     return listener
 
 

@@ -9,6 +9,8 @@ import click
 
 from lakerunner.commands.options import EPILOG, settings_of
 from lakerunner.commands.options import home as home_option
+from lakerunner.model.errors import NotFound
+from lakerunner.services.drawn import drawn
 
 if TYPE_CHECKING:
     from lakerunner.services.client import Client
@@ -76,7 +78,11 @@ def rejects(context: click.Context, /, object_key: str, form: str, **_connection
     """Lines of the object KEY that could not be read: the first 100, with number, offset, reason and beginning."""
     from lakerunner.services.show_objects import show_rejects
 
-    show_rejects(_client(context).rejects(object_key), form, sys.stdout)
+    client = _client(context)
+    answer = client.rejects(object_key)
+    if not answer["rejects"]:
+        _require(client, object_key)
+    show_rejects(answer, form, sys.stdout)
 
 
 @objects.command(epilog=EPILOG)
@@ -87,5 +93,17 @@ def rejects(context: click.Context, /, object_key: str, form: str, **_connection
 @click.pass_context
 def dismiss(context: click.Context, /, object_key: str, **_connection: Any) -> None:
     """End the object KEY by hand: failed becomes dismissed, partial becomes done. Nothing is deleted."""
-    count = _client(context).dismiss(object_key)
-    click.echo(f"{count} versions dismissed" if count else f"no version of {object_key} is failed or partial")
+    client = _client(context)
+    if client.dismiss(object_key):
+        click.echo(drawn(f"dismissed {object_key}"))
+        return
+    _require(client, object_key)
+    click.echo(drawn(f"nothing to dismiss: {object_key} is neither failed nor partial"))
+
+
+def _require(client: Client, key: str) -> None:
+    """NotFound if no object has this key, with the key of one that ends so."""
+    ending = [one["key"] for one in client.objects({"key": f"*{key}", "limit": 100})["objects"]]
+    if key not in ending:
+        advice = f"did you mean {ending[0]}?" if ending else "`lakerunner objects` lists keys"
+        raise NotFound(f"no object has the key {key}: {advice}")

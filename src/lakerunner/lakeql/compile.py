@@ -30,6 +30,7 @@ from lakerunner.lakeql.rewrite import (
     hide_further_columns,
     keep_names,
     keep_times_exact,
+    name_counts,
     output_names,
     read_attributes,
     take_columns,
@@ -107,6 +108,7 @@ def _rewritten(tree: exp.Query, source: Source, organization: UUID, constants: C
     check_depth(tree, source)
     check_allowed(tree, source)
     check_bounds(tree, constants, source)
+    name_counts(tree)
     names = output_names(tree)
     resolution = resolve(tree, source)
     fold_literals(tree, resolution)

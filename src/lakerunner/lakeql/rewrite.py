@@ -21,11 +21,20 @@ from lakerunner.model.time import time_text
 from lakerunner.plan.scan import Attribute, attribute_column, id_column
 
 _NOW = frozenset({"now", "get_current_timestamp", "transaction_timestamp"})
+COUNT_STAR = "count(*)"
 _CUT_TO = {
     **dict.fromkeys((DType.DATE, DType.TIME, DType.TIMESTAMP, DType.TIMESTAMPNTZ, DType.TIMESTAMPTZ), "microsecond"),
     DType.TIMESTAMP_S: "second",
     DType.TIMESTAMP_MS: "millisecond",
 }
+
+
+def name_counts(tree: exp.Query) -> None:
+    """Name each projection that is a bare count(*) as it is written; DuckDB would call it count_star()."""
+    for select in tree.find_all(exp.Select):
+        for node in list(select.expressions):
+            if isinstance(node, exp.Anonymous) and written(node).lower() == COUNT_STAR:
+                node.replace(exp.alias_(node.copy(), COUNT_STAR, quoted=True))
 
 
 def output_names(tree: exp.Query) -> list[tuple[exp.Select, list[str]]]:

@@ -144,8 +144,6 @@ class WrongContent(Corrupt):
 class Absent(Corrupt):
     """The named object does not exist."""
 
-    http_status = 404
-
 
 class Conflict(LakerunnerError):
     """Someone else was first. Look at what they did and go on from there."""

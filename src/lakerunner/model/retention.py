@@ -117,7 +117,7 @@ def keep_duration(name: str, text: str) -> int | None:
         return None
     found = duration_ns(text)
     if found is None:
-        raise UserError(f"retention {name}={text} is no time: write 12h, 30d, 4w, 2y or {FOREVER}")
+        raise UserError(f"retention {name}={text} is not a duration: write 12h, 30d, 4w, 2y or {FOREVER}")
     if not LEAST_NS <= found <= MOST_NS:
         raise UserError(f"retention {name}={text} is out of bounds: it is 1h to 100y, or {FOREVER}")
     return found

@@ -229,11 +229,9 @@ def _misplaced(key: str) -> Route | None:
     if found is None:
         return None
     organization, name = found["organization"] or "", found["file"]
-    lacks = "no folder of a collector" if organization else "no folders of an organization and a collector"
+    where = "the folder of a collector" if organization else "the folders of an organization and a collector"
     place = f"{RAW_PREFIX}{organization or DEFAULT_ORGANIZATION.name}/files/{name}"
-    return Route(
-        organization, "", signal_of(name), f"{key!r} has {lacks} above it: it belongs to {place!r}, for example"
-    )
+    return Route(organization, "", signal_of(name), f"{key!r} is not in {where}: move it, for example to {place!r}")
 
 
 def signal_of(file_name: str) -> str:

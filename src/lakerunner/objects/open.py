@@ -101,7 +101,7 @@ def _opened(address: StoreAddress) -> ObjectStore:
     scheme, separator, _ = address.url.partition("://")
     if not separator or scheme not in STORES:
         known = ", ".join(f"{name}://" for name in STORES)
-        raise UserError(f"store {address.url!r} is not a URL that we know: it starts with one of {known}")
+        raise UserError(f"store {address.url!r} is of an unknown kind: it must start with one of {known}")
     return STORES[scheme](address)
 
 

@@ -197,8 +197,8 @@ def _refuse_mostly_bad(rejects: Rejects, max_share: float) -> None:
     if rejects.count > max_share * rejects.lines:
         first = rejects.first[0]
         raise Corrupt(
-            f"{rejects.count} of {rejects.lines} lines cannot be read, first line {first.line}: {first.reason}; "
-            f"bad_lines_max_share = {max_share:g} is the largest share of bad lines that is taken"
+            f"{rejects.count} of {rejects.lines} lines cannot be read, first line {first.line}: {first.reason}. "
+            f"A file is ingested if at most {max_share:.0%} of its lines are bad (bad_lines_max_share)"
         )
 
 

@@ -60,7 +60,7 @@ def unpack(key: str, data: memoryview, max_bytes: int) -> tuple[str, memoryview]
     if found is None:
         *others, last = PACKINGS
         packings = f"{', '.join(others)} or {last}"
-        raise Corrupt(f"{key!r} has no ending we know: {', '.join(FORMATS)}, each also with {packings}")
+        raise Corrupt(f"{key!r} has an unknown ending. Known are {', '.join(FORMATS)}, each also with {packings}")
     content = _packing_of(data, packing)(data, max_bytes) if data else data
     separator = SEPARATORS.get(found)
     return found, content if separator is None else _unframed(content, separator, max_bytes)

@@ -204,7 +204,7 @@ def _moment(option: str, text: str, now_ns: int) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise UserError(f"{option} {text!r} is no time: write 2026-01-31T12:00:00Z, or 6h, or 7d") from None
+        raise UserError(f"{option} {text!r} is not a time: write 2026-01-31T12:00:00Z, or 6h, or 7d") from None
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     return int(found.timestamp()) * SECOND_NS + found.microsecond * 1000

@@ -6,6 +6,8 @@ Rows come as server-sent events, which end with `done` or `error`: an answer tha
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import ssl
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -17,7 +19,7 @@ import orjson
 
 from lakerunner.api.tls import pinning, trusting
 from lakerunner.model.errors import LakerunnerError, Unavailable, error_from
-from lakerunner.services.home import ADDRESS, CERTIFICATE, NoLake, token_in
+from lakerunner.services.home import ADDRESS, CERTIFICATE, NoLake, holder_of, token_in
 from lakerunner.services.http_client import httpx
 from lakerunner.settings import Settings
 
@@ -25,7 +27,7 @@ _ROW = b'data: {"type":"result","data":'
 _DEGRADED = "lakerunner-degraded"
 _WARNINGS = "lakerunner-warnings"
 _JSON = {"content-type": "application/json"}
-_SQL, _PROMQL = "/api/v1/sql", "/api/v1/metrics/query"
+_SQL, _PROMQL, _PROMETHEUS = "/api/v1/sql", "/api/v1/metrics/query", "/prometheus/api/v1"
 Row = dict[str, Any]
 OnProgress = Callable[[int, int], None]
 
@@ -123,11 +125,14 @@ class Digits(float):
 
 
 class Client:
-    """`trust` is how a server that is called by https is verified; by default as one anywhere."""
-
-    def __init__(self, url: str, key: str | None, trust: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, url: str, key: str | None, trust: ssl.SSLContext | None = None, home: Path | None = None
+    ) -> None:
+        """`trust` is how a server that is called by https is verified; by default as one anywhere. `home`: where the
+        URL was found."""
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self.url = url
+        self._home = home
         verify = (trust or trusting("")) if url.startswith("https:") else False
         self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600, connect=5), verify=verify)
 
@@ -140,10 +145,7 @@ class Client:
         except FileNotFoundError:
             if not settings.home.is_dir():
                 raise NoLake(settings.home) from None
-            raise Unavailable(
-                f"nothing runs with home {settings.home}: start `lakerunner up --home {settings.home}`, "
-                "or name a running API with --url"
-            ) from None
+            raise _nothing_runs(settings.home) from None
 
     @classmethod
     def at_home(cls, home: Path, key: str | None = None) -> Client:
@@ -151,7 +153,7 @@ class Client:
         the lake wrote itself may have the token that it wrote, and must show the certificate."""
         url = (home / ADDRESS).read_text().strip()
         trust = pinning(home / CERTIFICATE) if url.startswith("https:") else None
-        return cls(url, key or token_in(home), trust)
+        return cls(url, key or token_in(home), trust, home)
 
     @contextmanager
     def sql(self, query: Query, on_progress: OnProgress = lambda _done, _total: None) -> Iterator[Rows]:
@@ -195,6 +197,12 @@ class Client:
     def dismiss(self, key: str) -> int:
         return int(self._json("POST", "/api/v1/objects/dismiss", {"key": key})["dismissed"])
 
+    def metric_names(self, start: str, end: str) -> list[str]:
+        """Names of metrics that have points between these times."""
+        found = self._json("GET", f"{_PROMETHEUS}/label/__name__/values", {"start": start, "end": end})
+        names: list[str] = found["data"]
+        return names
+
     def cardinality(self, asked: Mapping[str, str]) -> dict[str, Any]:
         return self._json("GET", "/api/v1/metrics/cardinality", asked)
 
@@ -229,7 +237,17 @@ class Client:
             raise self._away(error) from error
 
     def _away(self, error: httpx.TransportError) -> Unavailable:
-        return Unavailable(f"the API at {self.url} cannot be reached, or broke off: {error}")
+        if self._home and not holder_of(self._home):  # killed, it left its address behind
+            return _nothing_runs(self._home)
+        reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+        return Unavailable(f"the API at {self.url} cannot be reached, or broke off: {reason}")
+
+
+def _nothing_runs(home: Path) -> Unavailable:
+    return Unavailable(
+        f"nothing runs with home {home}: start `lakerunner up --home {shlex.quote(str(home))}`, "
+        "or name a running API with --url"
+    )
 
 
 def _lines(response: httpx.Response) -> Generator[bytes]:

@@ -14,12 +14,12 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from lakerunner.api.addresses import lookups
-from lakerunner.api.server import bind, is_loopback, numeric_host, parse_address
+from lakerunner.api.server import AddressInUse, bind, is_loopback, numeric_host, parse_address
 from lakerunner.api.tls import WrongKey, trusting
 from lakerunner.bus.open import check_bus
 from lakerunner.model.errors import UserError
 from lakerunner.model.failpoint import check_failpoint
-from lakerunner.model.given import Problem, WrongSettings
+from lakerunner.model.given import WrongSettings
 from lakerunner.objects.open import check_store
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.services.ground import store_address
@@ -53,7 +53,7 @@ _CHECKS = (
     _Check("store", lambda settings: check_store(store_address(settings))),
     _Check("database_url", lambda settings: _check_database_url(settings.database_url)),
     _Check("bus", lambda settings: check_bus(settings.bus, settings.bus_topic_prefix)),
-    _Check("listen", lambda settings: _check_address(*parse_address(settings.listen))),
+    _Check("listen", lambda settings: _check_address(*parse_address(settings.listen), " with --listen")),
     _Check("tls_ca", lambda settings: settings.tls_ca and trusting(settings.tls_ca), ("query-api",)),
     _Check("cors_origins", web_origins),
     _Check("otlp_listen", lambda settings: settings.otlp_listen and numeric_host(settings.otlp_listen), ("pubsub",)),
@@ -67,52 +67,75 @@ _CHECKS = (
 
 
 def check_settings(reading: Reading, parts: Collection[str]) -> None:
-    """WrongSettings with all that is wrong for these parts."""
-    problems = (*reading.problems, *_problems(reading, parts))
+    """WrongSettings with all that is wrong for these parts.
+
+    Ports that are in use are not listed beside a home that is: the process that has the home has them, too.
+    """
+    found = (*_problems(reading, parts),)
+    if any(isinstance(error, _HomeInUse) for _, error in found):
+        found = tuple((name, error) for name, error in found if not isinstance(error, AddressInUse))
+    problems = (*reading.problems, *(reading.problem(name, _text(error)) for name, error in found))
     if problems:
         raise WrongSettings(problems)
 
 
-def _problems(reading: Reading, parts: Collection[str]) -> Iterator[Problem]:
+class _HomeInUse(UserError):
+    """Another process serves from this home."""
+
+
+class _Unusable(UserError):
+    """A value that is wrong by itself, on any machine."""
+
+
+def _text(error: UserError) -> str:
+    return str(error) if isinstance(error, _Unusable) else f"cannot be used: {error}"
+
+
+def _problems(reading: Reading, parts: Collection[str]) -> Iterator[tuple[str, UserError]]:
+    """Yield each setting that is wrong, and why."""
     if len(parts) == 1 and WORKER not in parts and not reading.settings.database_url:
-        yield reading.problem("database_url", _ALONE)
+        yield "database_url", _Unusable(_ALONE)
     for check in _CHECKS:
         if not check.parts or set(check.parts) & set(parts):
             try:
                 check.run(reading.settings)
             except UserError as error:
-                yield reading.problem(check.setting, f"cannot be used: {error}")
-    yield from _tls_problems(reading)
+                yield check.setting, error
+    yield from _tls_problems(reading.settings)
     if "pubsub" in parts and reading.settings.otlp_listen:
         yield from _otlp_problems(reading)
 
 
-def _tls_problems(reading: Reading) -> Iterator[Problem]:
+def _tls_problems(settings: Settings) -> Iterator[tuple[str, UserError]]:
     try:
-        load_certificate(reading.settings)
+        load_certificate(settings)
     except UserError as error:
-        name = "tls_key" if isinstance(error, WrongKey) else "tls_certificate"
-        yield reading.problem(name, f"cannot be used: {error}")
+        yield "tls_key" if isinstance(error, WrongKey) else "tls_certificate", error
 
 
-def _otlp_problems(reading: Reading) -> Iterator[Problem]:
+def _otlp_problems(reading: Reading) -> Iterator[tuple[str, UserError]]:
     """A usual port that another program has is left to it; one that was chosen must be free."""
     settings = reading.settings
     used = {parse_address(settings.listen)[1]: "listen"}
     for name in OTLP_PORTS:
         port = getattr(settings, name)
         if port and port in used:
-            yield reading.problem(name, f"is the port of {used[port]} too: choose another, or 0 for a free one")
+            yield name, _Unusable(f"is the port of {used[port]} too: choose another, or 0 for a free one")
         elif name in reading.sources:
             try:
-                _check_address(settings.otlp_listen, port)
+                _check_address(settings.otlp_listen, port, ", 0 for a free one")
             except UserError as error:
-                yield reading.problem(name, f"cannot be used: {error}")
+                yield name, error
         used[port] = name
 
 
-def _check_address(host: str, port: int) -> None:
-    bind(host, port).close()
+def _check_address(host: str, port: int, how: str) -> None:
+    try:
+        bind(host, port).close()
+    except AddressInUse as error:
+        raise AddressInUse(f"{error}: stop it, or choose another port{how}") from error
+    except UserError as error:
+        raise UserError(f"{error}: choose another address{how}") from error
 
 
 def _is_local(settings: Settings) -> bool:
@@ -126,7 +149,7 @@ def _check_directory(home: Path) -> None:
 
 def _check_unused(home: Path) -> None:
     if holder := holder_of(home):
-        raise UserError(f"process {holder} runs with this home: stop it, or choose another with --home")
+        raise _HomeInUse(f"process {holder} runs with this home: stop it, or choose another with --home")
 
 
 def _check_database_url(url: str) -> None:

@@ -11,6 +11,7 @@ import io
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TextIO
@@ -26,6 +27,7 @@ from lakerunner.query.metrics.read_lines import lines
 from lakerunner.services.ask import INCOMPLETE
 from lakerunner.services.client import Client, Digits, Ended, OnProgress, broken_off
 from lakerunner.services.drawn import drawn, for_terminal
+from lakerunner.services.metric_hint import metric_hint
 from lakerunner.services.show import error_text, progress_bar, show_rows, warn
 
 FORMS = ("plot", "table", "json", "csv")
@@ -117,10 +119,18 @@ def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
         _show_plot(answer, body, width)
     else:
         show_table(answer, sys.stdout)
-    for note in answer.notes:
+    for note in (*answer.notes, *_hints(client, question, answer, body)):
         _say(note)
     warn(answer.ended, _say)
     return 0 if answer.ended.complete else INCOMPLETE
+
+
+def _hints(client: Client, question: Question, answer: Answer, body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why there are no series, where that can be known; the answer is right without it."""
+    if not answer.series and not answer.texts and answer.ended.complete:
+        with suppress(LakerunnerError):
+            if hint := metric_hint(question.text, client.metric_names(body["s"], body["e"])):
+                yield hint
 
 
 def read_answer(client: Client, body: Mapping[str, Any], on_progress: OnProgress) -> Answer:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TextIO
 from urllib.parse import unquote
 
+from lakerunner.api.errors import PROMETHEUS_ROOT
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import RAW_PREFIX
 from lakerunner.services.drawn import drawn
@@ -58,6 +59,7 @@ def ready_text(settings: Settings, names: Collection[str], url: str, doors: Mapp
         lines.append(("Loki", f"{url}/loki/api/v1/push"))
         lines.append(("files", files))
     if "query-api" in names:
+        lines.append(("Grafana", f"{url}{PROMETHEUS_ROOT} (as a data source of type Prometheus)"))
         lines.append(("ask", f'lakerunner sql --home {shlex.quote(str(settings.home))} "{_QUESTION}"'))
     lines.append(("guide", GUIDE))
     who = "lakerunner" if len(names) > 1 else f"lakerunner {next(iter(names))}"

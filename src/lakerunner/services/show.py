@@ -14,9 +14,9 @@ from typing import Any, TextIO
 
 import orjson
 
-from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.model.errors import Corrupt, LakerunnerError, UserError
 from lakerunner.services.client import Digits, Ended, OnProgress, Output, Row, Rows
-from lakerunner.services.drawn import drawn, for_terminal
+from lakerunner.services.drawn import counted, drawn, for_terminal
 
 TABLE_ROWS = 10_000
 
@@ -79,14 +79,17 @@ def warn(ended: Ended, say: Callable[[str], None]) -> None:
     for warning in ended.warnings:
         say(f"warning: {warning}")
     if not ended.complete:
-        say("warning: this answer is NOT COMPLETE. Missing are:")
+        say("warning: this answer is NOT COMPLETE. Missing:")
         for one in ended.missing:
-            say(f"  {one['segments']} segments of {one['start']} to {one['end']}: {one['reason']}")
+            count = counted(one["segments"], "segment")
+            say(f"  {count} of {one['start']} to {one['end']}: {one['reason']}")
 
 
 def error_text(error: LakerunnerError, text: str) -> str:
-    """The error, and the line it is about with a mark below."""
+    """The error, and the line it is about with a mark below; what to do about a segment that cannot be read."""
     said = f"error: {error}"
+    if isinstance(error, Corrupt):
+        return f"{said}\n  `lakerunner fsck` finds all that is damaged or missing; --partial answers without it"
     position = getattr(error, "position", None)
     lines = text.splitlines()
     if position is None or not 1 <= position.line <= len(lines):

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakerunner.services.drawn import drawn, for_terminal
+from lakerunner.services.drawn import counted, drawn, for_terminal
 
 _PAGE_COLUMNS = 200  # where there is no terminal
-_FIXED = ("state", "ended", "rows", "bytes", "line", "offset")
+_FIXED = ("state", "time", "rows", "bytes", "line", "offset")
 _NUMBERS = ("rows", "bytes", "line", "offset")
 
 
@@ -26,9 +26,9 @@ def show_objects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
     if form == "json":
         _show_json(answer, output)
         return
-    _show_table(("state", "ended", "rows", "bytes", "key", "what"), map(_object_cells, answer["objects"]), output)
+    _show_table(("state", "time", "rows", "bytes", "key", "what"), map(_object_cells, answer["objects"]), output)
     counts = answer["counts"].items()
-    output.write(", ".join(f"{count} {state}" for state, count in counts) + "; times are UTC, of `seen` when it came\n")
+    output.write(", ".join(f"{count} {state}" for state, count in counts) + "; times are UTC\n")
 
 
 def show_rejects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
@@ -37,11 +37,13 @@ def show_rejects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
         return
     rejects = answer["rejects"]
     if not rejects:
-        output.write(drawn(f"no rejected lines are recorded of {answer['key']}") + "\n")
+        output.write(drawn(f"no line of {answer['key']} was rejected") + "\n")
         return
     rows = ([str(one["line"]), str(one["offset"]), one["reason"], one["excerpt"]] for one in rejects)
     _show_table(("line", "offset", "reason", "begins with"), rows, output)
-    output.write(f"{len(rejects)} of {answer['rejected']} rejected lines, of {answer['lines']} lines\n")
+    rejected, shown = answer["rejected"], len(rejects)
+    first = "" if shown == rejected else f"; the first {shown} are shown"
+    output.write(f"{rejected} of {counted(answer['lines'], 'line')} rejected{first}\n")
 
 
 def _object_cells(one: Mapping[str, Any]) -> list[str]:
@@ -61,9 +63,10 @@ def _remarks(one: Mapping[str, Any]) -> Iterable[str]:
     if one.get("reason"):
         yield one["reason"]
     if one.get("rejected"):
-        yield f"{one['rejected']} lines rejected: see `lakerunner objects rejects`"
+        yield f"{counted(one['rejected'], 'line')} rejected: see `lakerunner objects rejects KEY`"
     for note in one.get("notes", ()):
-        yield f"note: {note['kind']}, {note['count']} times, first in line {note['line']}: {note['text']}"
+        where = f"{counted(note['count'], 'record')}, first in line {note['line']}"
+        yield f"note: {note['kind']} ({where}): {note['text']}"
 
 
 def _moment(text: str | None) -> str:

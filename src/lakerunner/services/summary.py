@@ -51,6 +51,7 @@ SUMMARIES: Mapping[str, Summary] = {
         "objects ingested in the last minute",
         {
             "objects": (meters.ENDED, "done"),
+            "partial": (meters.ENDED, "partial"),
             "failed": (meters.ENDED, "failed"),
             "rows": (meters.ROWS, ""),
             "segments": (meters.SEGMENTS, ""),

@@ -38,7 +38,9 @@ def _not_json(text: bytes, error: json.JSONDecodeError) -> Unfit:
     except UnicodeDecodeError as bad:
         return Unfit(f"byte {bad.start + 1}: not UTF-8")
     line = f"line {error.lineno}, " if error.lineno > 1 else ""
-    return Unfit(f"{line}column {error.colno}: not JSON: {error.msg}")
+    # orjson guesses the word that was meant by its first letter: of a line of prose that says nothing.
+    reason = "unexpected text" if error.msg.startswith("invalid literal") else error.msg
+    return Unfit(f"{line}column {error.colno}: not JSON: {reason}")
 
 
 def parsed(text: bytes) -> Any:
