@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.api.native_selector import MAX_DEPTH, MAX_MATCHERS, NAME, Matcher, read_selector
+from lakerunner.api.native_selector import MAX_DEPTH, MAX_MATCHERS, read_selector
 from lakerunner.model.errors import Position, UserError
+from lakerunner.model.labels import NAME
+from lakerunner.plan.vectors.expression import Matcher
 
 UP = Matcher(NAME, "=", "up")
 READ = {
@@ -32,6 +34,11 @@ READ = {
     "quantile(0.95, up)": (UP,),
     '{a="\\"\\\\\\n\\u00e9\\x41{"}': (Matcher("a", "=", '"\\\né' + "A{"),),
     '{a="it\'s -- */ ; drop"}': (Matcher("a", "=", "it's -- */ ; drop"),),
+    "{a=\"\\'\", b='\\\"'}": (Matcher("a", "=", "'"), Matcher("b", "=", '"')),
+    '{a="\\xc3\\xa9\\303\\274"}': (Matcher("a", "=", "éü"),),  # bytes, as in Go
+    '{a="\ufffd"}': (Matcher("a", "=", "\ufffd"),),
+    'k8s.cpu{:odd.name="1"}': (Matcher(NAME, "=", "k8s.cpu"), Matcher(":odd.name", "=", "1")),
+    'count by (end, offset) (up{a="b"}[1h30m])  # all': (UP, Matcher("a", "=", "b")),
 }
 
 
@@ -61,7 +68,24 @@ REFUSED = {
     '{a="\\q"}': 4,
     '{a="\\ud800"}': 4,
     '{a="b"}}': 8,
+    '{a="\\xff"}': 4,
 }
+WORDS = {
+    '{a="b"} |= "x"': "unexpected character: '|'",
+    "up offset 5m": "unexpected <offset>",
+    "{a=b}": 'unexpected identifier "b" in label matching, expected string',
+    '{a>"b"}': "unexpected character inside braces: '>'",
+    '{a="b}': "unterminated quoted string",
+    "up[5m:1m]": "between brackets is more than a window such as [5m]",
+}
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_a_refusal_has_the_words_of_promql(text: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read_selector(text, "LogQL")
+    allowed = 'LogQL is not available yet: q may be one selector as `{service_name="cart"}`; parse error: '
+    assert refused.value.message == allowed + WORDS[text]
 
 
 @pytest.mark.parametrize("text", REFUSED)

@@ -159,18 +159,36 @@ def test_bytes_that_are_not_utf8_cost_nothing_else() -> None:
         ('{"dotted.name"="x", ns:b.c="y"}', [("dotted.name", "x"), ("ns:b.c", "y")]),
         ('{a="1",a="2"}', [("a", "1"), ("a", "2")]),
         ('{a=""}', [("a", "")]),
+        ('{a="\\q\\x4\\ud800\n"}', [("a", "\\q\\x4\\ud800\n")]),
     ],
 )
 def test_labels(text: str, expected: list[tuple[str, str]]) -> None:
-    assert parse_labels(text.encode()) == expected
+    assert list(parse_labels(text.encode())) == expected
+    assert list(parse_labels(text.encode() + b" " * 3000)) == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", '{a="b"', '{a="b}', "{a=b}", '{a="b" c="d"}', '{a="b"}x', "{,}", '{1a="b"}', '{a="b",,}']
+    ("text", "message"),
+    [
+        ("", " do not begin with a brace"),
+        ("a", " do not begin with a brace"),
+        ('{a="b"', ": unexpected end of input inside braces at byte 6"),
+        ('{a="b}', ": unterminated quoted string at byte 3"),
+        ("{a=b}", ": expected string at byte 3"),
+        ('{a!="b"}', ": expected label matching operator at byte 2"),
+        ('{"a"}', ": expected label matching operator at byte 4"),
+        ('{ü="b"}', ": unexpected character inside braces: 'ü' at byte 1"),
+        ('{a="ü" c="d"}', ': expected "," or "}" at byte 8'),
+        ('{a="b"}x', ": nothing may follow the labels at byte 7"),
+        ("{,}", ': expected identifier or "}" at byte 1'),
+        ('{1a="b"}', ": unexpected character inside braces: '1' at byte 1"),
+        ('{a="b",,}', ': expected identifier or "}" at byte 7'),
+    ],
 )
-def test_what_are_no_labels(text: str) -> None:
-    with pytest.raises(Unfit, match=r"^labels "):
+def test_what_are_no_labels(text: str, message: str) -> None:
+    with pytest.raises(Unfit) as raised:
         parse_labels(text.encode())
+    assert str(raised.value) == f"labels {text!r}{message}"
 
 
 LABEL = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in ("level", "severity"))

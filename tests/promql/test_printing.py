@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from lakerunner.model.go_quote import quoted
 from lakerunner.promql.document import document
+from lakerunner.promql.go_numbers import plain_number, short_number
 from lakerunner.promql.parse import parse
 from lakerunner.promql.pretty import pretty_text
 from lakerunner.promql.printer import expression_text
-from lakerunner.promql.quote import plain_number, quoted, short_number
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,14 @@ from lakerunner.api.errors import error_body
 from lakerunner.api.limits import QueryLimits, Slot
 from lakerunner.api.native_ask import Ask, answered
 from lakerunner.api.native_lookup import MAX_LISTED, Lookup, Wanted
-from lakerunner.api.native_selector import NAME, read_selector
+from lakerunner.api.native_selector import read_selector
 from lakerunner.api.native_tags import TAG_TABLES, TagTable
 from lakerunner.api.openapi import Endpoint, Handler
 from lakerunner.api.stream import Stream, in_thread, while_connected, with_signs
 from lakerunner.api.time_range import time_range
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.model.labels import NAME
 from lakerunner.query.engine import Engine
 from lakerunner.query.known_segments import Segments
 
@@ -108,7 +109,7 @@ class NativeApi:
 def _wanted(table: TagTable, body: dict[str, Any], now_ns: int) -> Wanted:
     text = text_in(body, "q")
     matchers = read_selector(text, table.language) if text else ()
-    if any(matcher.label == NAME for matcher in matchers):
+    if any(matcher.name == NAME for matcher in matchers):
         raise UserError(f"q names a metric, which {table.table} do not have")
     return Wanted(table, time_range(body, now_ns), matchers)
 

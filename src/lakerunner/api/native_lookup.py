@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakerunner.api.native_ask import Ask
-from lakerunner.api.native_selector import Matcher
 from lakerunner.api.native_tags import (
     TagTable,
     keys_sql,
@@ -26,6 +25,7 @@ from lakerunner.api.native_tags import (
 )
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Attribute
+from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.expiry import expiry_warning
 from lakerunner.query.known_segments import Segments
 
@@ -72,7 +72,7 @@ class Lookup:
 
     def values(self, wanted: Wanted, name: str) -> Iterator[list[str]]:
         """The tag's values in parts as they come, sorted, at most one more than MAX_LISTED."""
-        labels = {matcher.label for matcher in wanted.matchers}
+        labels = {matcher.name for matcher in wanted.matchers}
         keys = self._meant(wanted, {name, *labels})
         value = tag_sql(wanted.table, name, keys)
         if value is not None:
@@ -82,7 +82,7 @@ class Lookup:
 
     def _keys(self, wanted: Wanted) -> set[Attribute] | None:
         """Of the rows that meet the matchers, at most some more than MAX_LISTED; None if there is no row."""
-        meant = self._meant(wanted, {matcher.label for matcher in wanted.matchers})
+        meant = self._meant(wanted, {matcher.name for matcher in wanted.matchers})
         where = self._where(wanted, meant)
         found = self._scanned(wanted.table, where, None)
         one_row = f"SELECT 1 AS one FROM {wanted.table.table} WHERE {where} LIMIT 1"
@@ -115,7 +115,7 @@ class Lookup:
 
     def _where(self, wanted: Wanted, keys: Collection[Attribute]) -> str:
         matchers = wanted.matchers
-        conditions = [matcher_sql(matcher, tag_sql(wanted.table, matcher.label, keys)) for matcher in matchers]
+        conditions = [matcher_sql(matcher, tag_sql(wanted.table, matcher.name, keys)) for matcher in matchers]
         return " AND ".join([within(wanted.time), *conditions])
 
 

@@ -1,163 +1,92 @@
-"""What a request for tags may say in `q`: one selector of rows, as the Grafana plugin writes it around its filters.
+"""Read `q` of a request for tags: one selector of rows, as the Grafana plugin writes it around its filters.
 
 Comes in: `http_requests{code=~"5..", "k8s.pod.name"!=""}`, perhaps inside calls such as `sum by (x) (rate(...[5m]))`,
 which choose no other rows. Goes out: its matchers, all of which a row must meet; a metric's name is the matcher of
-`__name__`. All else of PromQL, LogQL and TraceQL is refused by name and with its place: rows that a part would leave
-out must not be told of as if they had been asked for.
+`__name__`. Filters that we cannot honour, and all else of PromQL, LogQL and TraceQL, are refused with their place:
+otherwise we would list values of rows that the query leaves out.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
 from lakerunner.model.errors import Position, UserError
+from lakerunner.model.labels import NAME
+from lakerunner.model.selector import TAGS, read_items
+from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.promql.cursor import Cursor
+from lakerunner.promql.lexer import END, KEYWORDS, Token
 
 MAX_DEPTH = 20  # calls inside each other
 MAX_MATCHERS = 50
-NAME = "__name__"
-_TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)
-    | (?P<window>\[\s*[0-9]+(?:ms|[smhdwy])(?:[0-9]+(?:ms|[smhdwy]))*\s*\])
-    | (?P<number>[0-9]+(?:\.[0-9]+)?)
-    | (?P<name>[a-zA-Z_:][a-zA-Z0-9_:.]*)
-    | (?P<sign>=~|!~|!=|=|[{}(),])
-    | (?P<end>\Z)
-    | (?P<other>.)
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"', "'": "'"}
-_OPERATORS = ("=", "!=", "=~", "!~")
+_NAMES = KEYWORDS | {"identifier", "metric identifier"}
 _GROUPINGS = ("by", "without")
 
 
-@dataclass(frozen=True)
-class Matcher:
-    """`operator` is =, !=, =~ or !~; what stands behind =~ and !~ matches whole values. Where a row lacks the label,
-    its value is ''."""
-
-    label: str
-    operator: str
-    value: str
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    at: int
-
-
 def read_selector(text: str, language: str) -> tuple[Matcher, ...]:
-    """`language` is what a refusal calls the language of `text`."""
-    reader = _Reader(text, language)
-    matchers = tuple(reader.expression(MAX_DEPTH))
-    reader.take("end")
-    return matchers
+    """Return the matchers. `language` is what a refusal calls the language of `text`."""
+    cursor = Cursor(text, TAGS)
+    try:
+        matchers = _expression(cursor, MAX_DEPTH)
+        cursor.expect(END)
+    except UserError as error:
+        raise UserError(
+            f'{language} is not available yet: q may be one selector as `{{service_name="cart"}}`; {error.message}',
+            error.position or Position(1, 1),
+        ) from None
+    return tuple(matchers)
 
 
-class _Reader:
-    def __init__(self, text: str, language: str) -> None:
-        self._text = text
-        self._language = language
-        self._tokens = [
-            _Token(str(found.lastgroup), found[str(found.lastgroup)], found.start(str(found.lastgroup)))
-            for found in _TOKEN.finditer(text)
-        ]
-        self._next = 0
+def _expression(cursor: Cursor, depth: int) -> list[Matcher]:
+    """Read a selector, or a call of which one argument is an expression and those before it are numbers."""
+    if not depth:
+        raise cursor.fail(cursor.peek().start, f"calls are more than {MAX_DEPTH} deep")
+    name = _name(cursor)
+    if name and cursor.kind in ("(", *_GROUPINGS):
+        _grouping(cursor)
+        cursor.expect("(")
+        while cursor.accept("number"):
+            cursor.expect(",")
+        inner = _expression(cursor, depth - 1)
+        cursor.expect(")")
+        _grouping(cursor)
+        return inner
+    found = [Matcher(NAME, "=", name.text)] if name else []
+    if not name or cursor.kind == "{":
+        found += _matchers(cursor)
+    _window(cursor)
+    return found
 
-    def expression(self, depth: int) -> list[Matcher]:
-        """A selector, or a call of which one argument is an expression and the others before it are numbers."""
-        if not depth:
-            raise self._refusal(f"calls are more than {MAX_DEPTH} deep")
-        name = self._skip("name")
-        if name and (self._is("(") or self._is(*_GROUPINGS)):
-            self._grouping()
-            self.take("(")
-            while self._skip("number"):
-                self.take(",")
-            inner = self.expression(depth - 1)
-            self.take(")")
-            self._grouping()
-            return inner
-        found = [Matcher(NAME, "=", name.text)] if name else []
-        if not name or self._is("{"):
-            found += self._matchers()
-        self._skip("window")
-        return found
 
-    def take(self, wanted: str) -> _Token:
-        """The next token, which must be of this kind, or be this sign."""
-        token = self._tokens[self._next]
-        if wanted not in (token.kind, token.text) or (wanted == token.text and token.kind == "text"):
-            raise self._refusal(f"{token.text or 'its end'} stands where {wanted} is read")
-        self._next += 1
-        return token
+def _matchers(cursor: Cursor) -> list[Matcher]:
+    if cursor.kind != "{":
+        raise cursor.unexpected()
+    found: list[Matcher] = []
+    for item in read_items(cursor, TAGS):
+        found.append(Matcher(item.name, item.op, item.value))
+        if len(found) > MAX_MATCHERS:
+            raise cursor.fail(item.start, f"it has more than {MAX_MATCHERS} matchers")
+    return found
 
-    def _matchers(self) -> list[Matcher]:
-        found: list[Matcher] = []
-        self.take("{")
-        while not self._is("}"):
-            found.append(self._matcher())
-            if len(found) > MAX_MATCHERS:
-                raise self._refusal(f"it has more than {MAX_MATCHERS} matchers")
-            if not self._is("}"):
-                self.take(",")
-        self.take("}")
-        return found
 
-    def _matcher(self) -> Matcher:
-        quoted = self._skip("text")
-        label = self._string(quoted) if quoted else self.take("name").text
-        if quoted and self._is(",", "}"):  # a metric's name in quotes
-            return Matcher(NAME, "=", label)
-        operator = self.take("sign")
-        if operator.text not in _OPERATORS:
-            raise self._refusal(f"{operator.text} stands where one of {' '.join(_OPERATORS)} is read", operator)
-        return Matcher(label, operator.text, self._string(self.take("text")))
+def _window(cursor: Cursor) -> None:
+    """Pass over `[5m]`, which chooses no rows."""
+    bracket = cursor.accept("[")
+    if bracket and not (cursor.accept("duration") and cursor.accept("]")):
+        raise cursor.fail(bracket.start, "between brackets is more than a window such as [5m]")
 
-    def _grouping(self) -> None:
-        """`by (a, b)`, which chooses no rows."""
-        if not self._is(*_GROUPINGS):
-            return
-        self.take("name")
-        self.take("(")
-        while not self._is(")"):
-            if not self._skip("text"):
-                self.take("name")
-            if not self._is(")"):
-                self.take(",")
-        self.take(")")
 
-    def _is(self, *texts: str) -> bool:
-        token = self._tokens[self._next]
-        return token.kind != "text" and token.text in texts
+def _grouping(cursor: Cursor) -> None:
+    """Pass over `by (a, b)`, which chooses no rows."""
+    if cursor.kind not in _GROUPINGS:
+        return
+    cursor.take()
+    cursor.expect("(")
+    while cursor.kind != ")":
+        if not cursor.accept("string") and not _name(cursor):
+            raise cursor.unexpected()
+        if cursor.kind != ")":
+            cursor.expect(",")
+    cursor.take()
 
-    def _skip(self, kind: str) -> _Token | None:
-        return self.take(kind) if self._tokens[self._next].kind == kind else None
 
-    def _string(self, token: _Token) -> str:
-        inner = token.text[1:-1]
-        return inner if token.text[0] == "`" else _ESCAPE.sub(lambda found: self._unescaped(found, token), inner)
-
-    def _unescaped(self, found: re.Match[str], token: _Token) -> str:
-        code = found[1] or found[2] or found[3]
-        if code:
-            number = int(code, 16)
-            if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-                raise self._refusal(f"{found[0]} is no character", token)
-            return chr(number)
-        if found[4] not in _ESCAPED:
-            raise self._refusal(f"{found[0]} is no escape", token)
-        return _ESCAPED[found[4]]
-
-    def _refusal(self, why: str, token: _Token | None = None) -> UserError:
-        before = self._text[: (token or self._tokens[self._next]).at]
-        position = Position(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
-        return UserError(
-            f'{self._language} is not available yet: q may be one selector as `{{service_name="cart"}}`, and {why}',
-            position,
-        )
+def _name(cursor: Cursor) -> Token | None:
+    return cursor.take() if cursor.kind in _NAMES else None

@@ -13,12 +13,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakerunner.api.native_selector import Matcher
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE, SCOPES
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Attribute
+from lakerunner.plan.vectors.expression import Matcher
 
 MAX_SPELLINGS = 100  # attributes that are one tag
 _NOT_OF_TAG = re.compile("[^a-zA-Z0-9_]")
@@ -165,7 +165,7 @@ def tag_sql(table: TagTable, name: str, keys: Iterable[Attribute]) -> str | None
 def matcher_sql(matcher: Matcher, value: str | None) -> str:
     """A condition on a row; `value` is the SQL of the matcher's tag."""
     given, wanted = f"coalesce({value}, '')" if value else "''", literal(matcher.value)
-    match matcher.operator:
+    match matcher.op:
         case "=" if value and matcher.value:
             return f"{value} = {wanted}"  # bare, as what prunes segments reads it
         case "=":

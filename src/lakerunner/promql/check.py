@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.go_quote import quoted
 from lakerunner.model.labels import NAME
 from lakerunner.plan.vectors.expression import (
     Aggregate,
@@ -32,7 +33,6 @@ from lakerunner.plan.vectors.function import Function
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import refusal
 from lakerunner.promql.literals import is_utf8
-from lakerunner.promql.quote import quoted
 from lakerunner.promql.selectors import matches_empty
 
 COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))

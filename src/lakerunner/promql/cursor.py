@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lakerunner.model import selector
 from lakerunner.model.errors import UserError
+from lakerunner.model.selector import PROMQL, Grammar
 from lakerunner.promql.lexer import Lexer, Token, refusal
+from lakerunner.promql.literals import utf8_string
 
 MAX_NESTING = 100
 
@@ -15,11 +18,11 @@ MAX_NESTING = 100
 class Cursor:
     """One token of looking ahead, read when it is asked for."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, grammar: Grammar = PROMQL) -> None:
         self.text = text
         self.last_end = 0  # of the token that was taken last
         self._depth = 0
-        self._lexer = Lexer(text)
+        self._lexer = Lexer(text, grammar)
         self._next: Token | None = None
         self._inside: list[tuple[str, str]] = [("", "")]
 
@@ -46,6 +49,10 @@ class Cursor:
         if self.kind != kind:
             raise self.unexpected()
         return self.take()
+
+    def value(self, token: selector.Token) -> str:
+        """Return what a string holds, which must be UTF-8."""
+        return utf8_string(self.text, token)
 
     def fail(self, at: int, message: str) -> UserError:
         return refusal(self.text, at, message)

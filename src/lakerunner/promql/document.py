@@ -28,8 +28,8 @@ from lakerunner.plan.vectors.expression import (
 )
 from lakerunner.plan.vectors.function import Function
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.go_numbers import plain_number
 from lakerunner.promql.literals import shown
-from lakerunner.promql.quote import plain_number
 
 Document = dict[str, Any]
 

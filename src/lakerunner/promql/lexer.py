@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakerunner.model.errors import Position, UserError
-from lakerunner.promql.quote import quoted, quoted_character
+from lakerunner.model.go_quote import quoted, quoted_character
+from lakerunner.model.selector import PROMQL, Fault, Grammar, string_end, token_in_braces
 
 AGGREGATORS = frozenset(("sum", "avg", "count", "min", "max", "group", "stddev", "stdvar", "topk", "bottomk"))
 AGGREGATORS |= {"count_values", "quantile", "limitk", "limit_ratio"}
@@ -30,8 +31,6 @@ _DIGITS = frozenset("0123456789")
 _HEX_DIGITS = _DIGITS | frozenset("abcdefABCDEF")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _WORD = _LETTERS | _DIGITS
-_ESCAPES = frozenset("abfnrtv\\")
-_CODE_ESCAPES = {"x": (2, 16, 255), "u": (4, 16, 0x10FFFF), "U": (8, 16, 0x10FFFF)}  # digits, base, largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Token:
             return f"<op:{self.text}>"
         if self.kind in AGGREGATORS:
             return f"<aggr:{self.text}>"
-        if "identifier" not in self.kind and len(self.text.encode()) > 10:
+        if "identifier" not in self.kind and len(self.text.encode(errors="surrogatepass")) > 10:
             shown = f"{quoted(self.text[:10])}..."
         return f"{self.kind} {shown}" if self.kind in _NAMED_KINDS else shown
 
@@ -70,8 +69,9 @@ def refusal(text: str, at: int, message: str) -> UserError:
 class Lexer:
     """`next` gives the next token, `end of input` again and again at the end, and raises UserError."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, grammar: Grammar = PROMQL) -> None:
         self.text = text
+        self._grammar = grammar
         self._at = 0
         self._start = 0  # of the token that is being read
         self._parens = 0
@@ -84,11 +84,8 @@ class Lexer:
     def next(self) -> Token:
         while True:
             if self._in_braces:
-                token = self._inside_braces()
-            elif self._in_duration:
-                token = self._inside_brackets()
-            else:
-                token = self._anywhere()
+                return self._inside_braces()
+            token = self._inside_brackets() if self._in_duration else self._anywhere()
             if token is not None:
                 return token
 
@@ -149,7 +146,7 @@ class Lexer:
             case "=" | "!" | "<" | ">":
                 return self._comparison(character)
             case '"' | "'" | "`":
-                return self._string(character)
+                return self._string()
             case "(" | ")":
                 return self._parenthesis(character)
             case "{":
@@ -244,45 +241,19 @@ class Lexer:
             return word
         raise self._fail(f"unexpected character in duration expression: {quoted_character(character)}")
 
-    def _inside_braces(self) -> Token | None:
-        character = self._take()
-        match character:
-            case "":
-                raise self._fail("unexpected end of input inside braces")
-            case "#":
-                self._skip_comment()
-                return None
-            case " " | "\t" | "\n" | "\r":
-                self._skip_space()
-                return None
-            case ",":
-                return self._token(",")
-            case '"' | "'" | "`":
-                return self._string(character)
-            case "=":
-                self._accept("~")
-                return self._token(self.text[self._start : self._at])
-            case "!":
-                follower = self._take()
-                if follower not in ("~", "="):
-                    raise self._fail(f"unexpected character after '!' inside braces: {quoted_character(follower)}")
-                return self._token("!" + follower)
-            case "{":
-                raise self._fail("unexpected left brace '{'")
-            case "}":
-                self._in_braces = False
-                return self._token("}")
-        if character in _LETTERS:
-            while self._accept(_WORD):
-                pass
-            return self._token("identifier")
-        raise self._fail(f"unexpected character inside braces: {quoted_character(character)}")
+    def _inside_braces(self) -> Token:
+        try:
+            kind, self._start, self._at = token_in_braces(self.text, self._at, self._grammar)
+        except Fault as fault:
+            raise refusal(self.text, fault.at, fault.message) from None
+        self._in_braces = kind != "}"
+        return self._token(kind)
 
     # Words, strings, numbers.
 
     def _word(self) -> Token:
-        while self._accept(_WORD) or self._accept(":"):
-            pass
+        if self._grammar.metric and (found := self._grammar.metric.match(self.text, self._start)):
+            self._at = found.end()
         word = self.text[self._start : self._at]
         lowered = word.lower()
         if lowered in ("inf", "nan"):
@@ -293,40 +264,12 @@ class Lexer:
             return self._token(lowered)
         return self._token("metric identifier" if ":" in word else "identifier")
 
-    def _string(self, quote: str) -> Token:
-        raw = quote == "`"
-        while (character := self._take()) != quote:
-            if character == "\ufffd":
-                raise self._fail("invalid UTF-8 rune")
-            if not character or (character == "\n" and not raw):
-                raise self._fail("unterminated raw string" if raw else "unterminated quoted string")
-            if character == "\\" and not raw:
-                self._escape(quote)
+    def _string(self) -> Token:
+        try:
+            self._at = string_end(self.text, self._start, self._grammar)
+        except Fault as fault:
+            raise refusal(self.text, fault.at, fault.message) from None
         return self._token("string")
-
-    def _escape(self, quote: str) -> None:
-        character = self._take()
-        if character and (character in _ESCAPES or character == quote):
-            return
-        if character and character in "01234567":
-            digits, base, largest = 3, 8, 255
-        elif character in _CODE_ESCAPES:
-            digits, base, largest = _CODE_ESCAPES[character]
-            character = self._take()
-        elif not character:
-            raise self._fail("escape sequence not terminated")
-        else:
-            raise self._fail(f"unknown escape sequence {_code_point(character)}")
-        code = 0
-        for left in range(digits, 0, -1):
-            if not character:
-                raise self._fail("escape sequence not terminated")
-            if character not in _HEX_DIGITS or int(character, 16) >= base:
-                raise self._fail(f"illegal character {_code_point(character)} in escape sequence")
-            code = code * base + int(character, 16)
-            character = self._take() if left > 1 else ""
-        if code > largest or 0xD800 <= code < 0xE000:
-            raise self._fail("escape sequence is an invalid Unicode code point")
 
     def _number_or_duration(self) -> Token:
         if self._scan_number():
@@ -380,7 +323,3 @@ class Lexer:
                 while self._accept(digits):
                     pass
         return self._peek() not in _WORD
-
-
-def _code_point(character: str) -> str:
-    return f"U+{ord(character):04X} '{character}'" if character.isprintable() else f"U+{ord(character):04X}"

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import re
 
+from lakerunner.model import selector
+from lakerunner.model.go_quote import quoted
+from lakerunner.model.selector import unquoted
 from lakerunner.promql.lexer import Token, refusal
-from lakerunner.promql.quote import quoted
 
 _UNITS = {"y": 31_536_000_000, "w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _LARGEST_NS = 1 << 63
 LARGEST_SECONDS = _LARGEST_NS / 1e9
 _INTEGER = re.compile(r"0[xX](?:_?[0-9a-fA-F])+|0(?:_?[0-7])*|[1-9](?:_?[0-9])*")
-_SHORT_ESCAPES = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "'": 39, '"': 34}
 
 
 def number(text: str, token: Token) -> float:
@@ -76,34 +77,6 @@ def rounded(value: float) -> int:
     return whole + (int(math.copysign(1, value)) if abs(value - whole) >= 0.5 else 0)
 
 
-def string(token: Token) -> str:
-    """Without its quotes and escapes, which the lexer has found to be well formed."""
-    quote, inside = token.text[0], token.text[1:-1]
-    if quote == "`" or "\\" not in inside:
-        return inside
-    found = bytearray()
-    at = 0
-    while at < len(inside):
-        character = inside[at]
-        if character != "\\":
-            found += character.encode()
-            at += 1
-            continue
-        kind = inside[at + 1]
-        if kind in _SHORT_ESCAPES:
-            found.append(_SHORT_ESCAPES[kind])
-            at += 2
-        elif kind in "01234567":
-            found.append(int(inside[at + 1 : at + 4], 8))
-            at += 4
-        else:
-            length = {"x": 2, "u": 4, "U": 8}[kind]
-            code = int(inside[at + 2 : at + 2 + length], 16)
-            found += bytes([code]) if kind == "x" else chr(code).encode()
-            at += 2 + length
-    return found.decode(errors="surrogateescape")
-
-
 def is_utf8(value: str) -> bool:
     """Whether no escape has left bytes that are no character; they stand there as lone surrogates."""
     return shown(value) == value
@@ -114,8 +87,8 @@ def shown(value: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", value)
 
 
-def utf8_string(text: str, token: Token) -> str:
-    value = string(token)
+def utf8_string(text: str, token: selector.Token) -> str:
+    value = unquoted(token.text)
     if not is_utf8(value):
         raise refusal(text, token.start, f"string {token.text} is not UTF-8 once its escapes are read")
     return value

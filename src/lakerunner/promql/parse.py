@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Literal
 
 from lakerunner.model.errors import TooLarge, UserError
+from lakerunner.model.go_quote import quoted
+from lakerunner.model.selector import unquoted
 from lakerunner.plan.vectors.expression import (
     Aggregate,
     Binary,
@@ -30,9 +32,8 @@ from lakerunner.promql.check import checked
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, refusal
-from lakerunner.promql.literals import duration_seconds, number, string, utf8_string
+from lakerunner.promql.literals import duration_seconds, number, utf8_string
 from lakerunner.promql.modifiers import modified
-from lakerunner.promql.quote import quoted
 from lakerunner.promql.selectors import NAME_KINDS, matches_empty, selector
 
 MAX_LENGTH = 65_536  # characters
@@ -117,7 +118,7 @@ class _Grammar:
             return Number(read(cursor.text, token), kind == "duration", Span(token.start, token.end))
         if kind == "string":
             token = cursor.take()
-            return Text(string(token), Span(token.start, token.end))
+            return Text(unquoted(token.text), Span(token.start, token.end))
         if kind == "(":
             start = cursor.take().start
             inner = self.expression(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lakerunner.model.go_quote import quoted
 from lakerunner.model.labels import NAME, is_plain_label
 from lakerunner.plan.vectors.expression import (
     Aggregate,
@@ -24,7 +25,7 @@ from lakerunner.plan.vectors.expression import (
     Text,
     Unary,
 )
-from lakerunner.promql.quote import plain_number, quoted, short_number
+from lakerunner.promql.go_numbers import plain_number, short_number
 
 _YEAR, _WEEK = 31_536_000_000, 604_800_000
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))

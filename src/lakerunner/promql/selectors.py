@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
-
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME
+from lakerunner.model.selector import PROMQL, read_items
 from lakerunner.plan.regex import compiled
 from lakerunner.plan.vectors.expression import Matcher, Selector, Span
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, Token
-from lakerunner.promql.literals import utf8_string
 
 NAME_KINDS = (AGGREGATORS | DURATION_WORDS).union(
     ("identifier", "metric identifier", "by", "without", "and", "or", "unless", "offset", "start", "end"),
     ("anchored", "smoothed", "fill", "fill_left", "fill_right"),
 )
-_OPERATORS = frozenset(("=", "!=", "=~", "!~"))
 
 
 def selector(cursor: Cursor, name: Token | None = None) -> Selector:
@@ -41,33 +38,12 @@ def matches_empty(matcher: Matcher) -> bool:
 
 
 def _braces(cursor: Cursor) -> tuple[tuple[Matcher, ...], int]:
-    cursor.take()
     found: list[Matcher] = []
-    while cursor.kind != "}":
-        found.append(_matcher(cursor))
-        if cursor.kind not in (",", "}"):
-            raise cursor.unexpected("label matching", '"," or "}"')
-        if cursor.kind == ",":
-            cursor.take()
-    return tuple(found), cursor.take().end
-
-
-def _matcher(cursor: Cursor) -> Matcher:
-    if cursor.kind not in ("identifier", "string"):
-        raise cursor.unexpected("label matching", 'identifier or "}"')
-    label = cursor.take()
-    name = utf8_string(cursor.text, label) if label.kind == "string" else label.text
-    if cursor.kind not in _OPERATORS:
-        if label.kind == "string":
-            return Matcher(NAME, "=", name)
-        raise cursor.unexpected("label matching", "label matching operator")
-    op = cast(Literal["=", "!=", "=~", "!~"], cursor.take().kind)
-    if cursor.kind != "string":
-        raise cursor.unexpected("label matching", "string")
-    value = utf8_string(cursor.text, cursor.take())
-    if op in ("=~", "!~"):
-        try:
-            compiled(value)
-        except UserError as error:
-            raise cursor.fail(label.start, error.message) from None
-    return Matcher(name, op, value)
+    for item in read_items(cursor, PROMQL):
+        if item.op in ("=~", "!~"):
+            try:
+                compiled(item.value)
+            except UserError as error:
+                raise cursor.fail(item.start, error.message) from None
+        found.append(Matcher(item.name, item.op, item.value))
+    return tuple(found), cursor.last_end

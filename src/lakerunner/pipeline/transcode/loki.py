@@ -8,9 +8,8 @@ and every pair stays as it came.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -18,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.protobuf import delimited
+from lakerunner.model.selector import STREAM, Fault, Token, read_items, token_in_braces, unquoted
 from lakerunner.model.time import iso_time
 from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.framed import frames
@@ -35,6 +35,7 @@ SERVICE_LABELS = ("service_name", "service", "app", "job")
 LEVEL_LABELS = ("level", "detected_level", "severity")
 _IDS = ((id_in(9, 16), ("trace_id", "traceID", "traceId")), (id_in(10, 8), ("span_id", "spanID", "spanId")))
 _SHOWN_LABELS = 8
+_KNOWN_BYTES = 2048  # longer labels are read each time
 _time = time_in(1)
 
 Pairs = Sequence[tuple[str, Any]]
@@ -224,49 +225,75 @@ def _entries(values: list[Any], where: str) -> Iterator[Entry]:
 
 # ---- labels
 
-_LABEL = re.compile(
-    rb"""\s*(?P<name>[^\W\d][\w:.]*|"(?:[^"\\]|\\.)*")\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|`[^`]*`)\s*(?P<end>[,}])""",
-    re.S,
-)
-_ESCAPE = re.compile(rb"""\\(?:([abfnrtv\\'"])|x([0-9a-fA-F]{2})|([0-7]{3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))""")
-_LETTERS = dict(zip(b"abfnrtv\\'\"", b"\a\b\f\n\r\t\v\\'\"", strict=True))
+
+def parse_labels(data: bytes) -> Pairs:
+    """Read `{a="b", c="d"}` as pairs. Raise Unfit with the byte where it is wrong."""
+    return _known_labels(data) if len(data) <= _KNOWN_BYTES else _labels(data)
 
 
-def parse_labels(data: bytes) -> list[tuple[str, str | bytes]]:
-    """`{a="b", c="d"}` as pairs; values are quoted as Go quotes them. Unfit with the byte where it is none."""
-    text = data.strip()
-    found: list[tuple[str, str | bytes]] = []
-    at, end = 1, text[:1]
-    if end != b"{":
+@lru_cache(maxsize=2048)  # clients send the same streams again and again
+def _known_labels(data: bytes) -> Pairs:
+    return _labels(data)
+
+
+def _labels(data: bytes) -> Pairs:
+    text = data.strip().decode(errors="surrogateescape")
+    if text[:1] != "{":
         raise Unfit(f"labels {_shown(data)} do not begin with a brace")
-    while end != b"}" and text[at:].strip() != b"}":
-        match = _LABEL.match(text, at)
-        if match is None:
-            raise Unfit(f"labels {_shown(data)}: no label at byte {at}")
-        name, value, end = match["name"], match["value"], match["end"]
-        found.append((_text(_unquoted(name) if name[:1] == b'"' else name), _text_or_bytes(_unquoted(value))))
-        at = match.end()
-    if end == b"}" and at < len(text):
-        raise Unfit(f"labels {_shown(data)}: they end before byte {at}")
+    tokens = _LabelTokens(text, _shown(data))
+    items = read_items(tokens, STREAM)
+    found = tuple((_text(_bytes(item.name)), _text_or_bytes(_bytes(item.value))) for item in items)
+    if tokens.end < len(text):
+        raise tokens.wrong(tokens.end, "nothing may follow the labels")
     return found
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+
+
+class _LabelTokens:
+    """The tokens of a stream's labels, the opening brace first. `end` is that of the last one taken."""
+
+    def __init__(self, text: str, shown: str) -> None:
+        self.end = 0
+        self._text = text
+        self._shown = shown
+        self._next: _Token | None = _Token("{", "{", 0)
+
+    @property
+    def kind(self) -> str:
+        return self._peek().kind
+
+    def _peek(self) -> _Token:
+        if self._next is None:
+            try:
+                kind, start, end = token_in_braces(self._text, self.end, STREAM)
+            except Fault as fault:
+                raise self.wrong(fault.at, fault.message) from None
+            self._next = _Token(kind, self._text[start:end], start)
+        return self._next
+
+    def take(self) -> _Token:
+        token, self._next = self._peek(), None
+        self.end = token.start + len(token.text)
+        return token
+
+    def value(self, token: Token) -> str:
+        return unquoted(token.text)
+
+    def unexpected(self, _context: str, expected: str) -> Unfit:
+        return self.wrong(self._peek().start, f"expected {expected}")
+
+    def wrong(self, at: int, message: str) -> Unfit:
+        return Unfit(f"labels {self._shown}: {message} at byte {len(_bytes(self._text[:at]))}")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
 
 
 def _shown(data: bytes) -> str:
     return repr(data[:80].decode("utf-8", "backslashreplace"))
-
-
-def _unquoted(quoted: bytes) -> bytes:
-    inner = quoted[1:-1]
-    return inner if quoted[:1] == b"`" else _ESCAPE.sub(_unescaped, inner) if b"\\" in inner else inner
-
-
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    letter, byte, octal, short, long = match.groups()
-    if letter:
-        return bytes([_LETTERS[letter[0]]])
-    if byte or octal:
-        return bytes([int(byte, 16) if byte else int(octal, 8) & 0xFF])
-    try:
-        return chr(int(short or long, 16)).encode()
-    except (ValueError, UnicodeEncodeError):
-        return match.group()
