@@ -6,8 +6,9 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
+from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
 from lakerunner.services.ground import store_address
@@ -105,8 +106,12 @@ def _running(name: str) -> Iterator[_Process]:
     process = _Process(name)
     process.runtime.catch_signals()
     try:
-        with suppress(_Stopped):
-            yield process
+        yield process
+    except _Stopped:
+        pass
+    except LakerunnerError:
+        if not process.runtime.stopping.is_set():  # else it is what the stop has made of a start that was under way
+            raise
     finally:
         process.screen.clear()
         process.code = max(process.code, process.runtime.shut_down())
