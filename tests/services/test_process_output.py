@@ -10,9 +10,13 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+import pytest
+
 from lakerunner.services.screen import Screen, ready_text
 from lakerunner.settings import Settings
-from servers.lake import LAKERUNNER, STOP_SECONDS, clean_environment
+from servers.lake import LAKERUNNER, START_SECONDS, STOP_SECONDS, clean_environment, wait_until
+from servers.postgres import drop_database, fresh_database
 
 WORKER = ["query-worker", "--listen", "127.0.0.1:0", "--home"]
 PARTS = ("ingest", "query-api", "pubsub")
@@ -69,6 +73,45 @@ def test_ctrl_c_on_a_terminal_shows_stopped_and_nothing_more(tmp_path: Path) -> 
     first, *rest = shown.decode().replace("\r\n", "\n").splitlines()
     assert first.startswith("lakerunner query-worker is ready at http://127.0.0.1:")
     assert rest == ["  guide         docs/guides/operate.md", "stopped"]
+
+
+_STUCK_JAVA = """\
+#!/bin/sh
+case "$*" in
+  *-version*) echo "java.specification.version = 17\njava.home = {home}" >&2 ;;
+  *) touch {home}/started; exec sleep 600 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_java_starts_ends_it_at_once_and_shows_stopped(
+    embedded_postgres_url: str, tmp_path: Path, number: int
+) -> None:
+    """This Java never comes up: whoever waits for it waits for ever."""
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(_STUCK_JAVA.format(home=tmp_path / "java"))
+    java.chmod(0o755)
+    url = fresh_database(embedded_postgres_url)
+    process = subprocess.Popen(
+        [*LAKERUNNER, "ingest", "--listen", "127.0.0.1:0", "--home", str(tmp_path / "home")],
+        env=clean_environment({"DATABASE_URL": url, "JAVA_HOME": str(tmp_path / "java")}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until((tmp_path / "java" / "started").exists, "Java is started", START_SECONDS)
+    started = psutil.Process(process.pid).children(recursive=True)
+    assert "sleep" in {one.name() for one in started}
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=STOP_SECONDS)
+    assert (process.returncode, output) == (0, "stopped\n")
+    assert [json.loads(line)["message"] for line in errors.splitlines()] == ["stopped"]
+    assert psutil.wait_procs(started, timeout=STOP_SECONDS)[1] == []
+    assert list((tmp_path / "home" / "spark").glob("session-*")) == []
+    drop_database(url)
 
 
 def test_a_log_that_is_piped_is_json_alone(tmp_path: Path) -> None:

@@ -128,6 +128,8 @@ def test_commands_verify_the_lake_of_their_home_and_follow_its_certificate(
         for path in ("livez", "healthz", "readyz", "metrics", "openapi.json"):
             assert httpx.get(f"{_named(lake)}/{path}", verify=authority.trust).status_code == 200
         assert _asked(lake) == "2"
+        counted = httpx.get(f"{_named(lake)}/metrics", verify=authority.trust).text
+        assert 'lakerunner_queries_total{state="answered"} 1.0' in counted
         by_name = ("--url", _named(lake))
         untrusted = lake.command("sql", "select 1 + 1", *by_name)
         assert untrusted.returncode == 1

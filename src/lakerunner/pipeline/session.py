@@ -14,8 +14,10 @@ is removed by the next.
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -23,6 +25,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -98,7 +101,25 @@ class SparkSettings:
         return self.master.startswith("local-cluster")
 
 
-def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
+class JvmStart:
+    """The process of a JVM that is being started, so that another thread can end it before PySpark knows it."""
+
+    def __init__(self) -> None:
+        self._pid = mmap.mmap(-1, 8)  # shared with the process, which writes its id here before it becomes Java
+
+    def note(self) -> None:
+        """In the new process."""
+        self._pid[:] = os.getpid().to_bytes(8)
+
+    def end(self) -> None:
+        """Kill it and what it has started: it must be of a group of its own. Nothing happens if it is not there yet, or
+        has ended."""
+        if pid := int.from_bytes(self._pid[:]):
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def open_session(settings: SparkSettings, app_name: str, start: JvmStart | None = None) -> SparkSession:
     """Start a JVM and a session in it; one at a time per process. UserError if Java does not start Spark,
     Unavailable if the master does not take us."""
     if SparkContext._gateway is not None:
@@ -112,7 +133,8 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         # In the main thread a SparkContext takes over Ctrl-C, and at one prints traces of calls that it cuts off. What
         # Ctrl-C means is for the process to say.
         with ThreadPoolExecutor(1, "spark-open") as aside:
-            context = aside.submit(SparkContext, conf=conf, gateway=_launch(settings, conf, scratch, lock)).result()
+            gateway = _launch(settings, conf, scratch, (lock, start or JvmStart()))
+            context = aside.submit(SparkContext, conf=conf, gateway=gateway).result()
         # It would print a trace on our terminal when the JVM is gone, which we say in our own words.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         return SparkSession(context)
@@ -120,6 +142,10 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
         reason = str(error.java_exception.getMessage()).partition("\n")[0]
         _end_jvm(_CLOSE_SECONDS)
         raise Unavailable(f"Spark master {settings.master!r} does not take us: {reason}") from None
+    except BaseException:
+        _end_jvm(_CLOSE_SECONDS)
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
     finally:
         os.close(lock)
 
@@ -185,17 +211,31 @@ def _end_jvm(seconds: float) -> None:
 
 class _StartOptions(dict[str, Any]):
     """Options of the JVM's Popen. pyspark sets `env` among them to the whole environment of this process, whatever
-    was there, so what must not pass is taken out as it is set."""
+    was there, so what must not pass is taken out as it is set; and `preexec_fn`, to which `start` adds a note."""
+
+    def __init__(self, start: JvmStart, **options: Any) -> None:
+        super().__init__(options)
+        self._start = start
 
     def __setitem__(self, name: str, value: Any) -> None:
-        super().__setitem__(name, spark_variables(value) if name == "env" else value)
+        if name == "env":
+            value = spark_variables(value)
+        elif name == "preexec_fn":
+            value = partial(_each, (self._start.note, value))
+        super().__setitem__(name, value)
 
 
-def _launch(settings: SparkSettings, conf: SparkConf, scratch: Path, lock: int) -> Any:
+def _each(functions: tuple[Callable[[], None], ...]) -> None:
+    for function in functions:
+        function()
+
+
+def _launch(settings: SparkSettings, conf: SparkConf, scratch: Path, inherits: tuple[int, JvmStart]) -> Any:
     """Start the JVM. It inherits the lock on its scratch directory, which is therefore held as long as it lives."""
     output = scratch.parent / "spark.out"
+    lock, start = inherits
     with output.open("wb") as out:
-        options = _StartOptions(stdout=out, stderr=out, start_new_session=settings.own_group, pass_fds=(lock,))
+        options = _StartOptions(start, stdout=out, stderr=out, start_new_session=settings.own_group, pass_fds=(lock,))
         try:
             gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+_ANSWER_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
 ANNOUNCED = Counter("lakerunner_objects_announced", "Raw objects newly recorded", ["signal"])
 NOTIFICATIONS = Counter("lakerunner_notifications", "Messages of a queue that were done with and deleted", ["provider"])
 FOREIGN = Counter("lakerunner_notifications_foreign", "Objects of other buckets that a queue named", ["provider"])
@@ -63,6 +65,15 @@ ROLLUP_LAG = Gauge(
 SWEEPS = Counter("lakerunner_sweeps", "Sweeps that this process has ended")
 SWEPT_OBJECTS = Counter("lakerunner_swept_objects", "Objects that the sweeper deleted", ["kind"])
 SWEPT_BYTES = Counter("lakerunner_swept_bytes", "Bytes of them", ["kind"])
+# By state: answered, refused (its sender has to change it, or to wait), failed, left (closed before its end).
+QUERIES = Counter("lakerunner_queries", "SQL and PromQL queries that have ended", ["state"])
+QUERY_SECONDS = Histogram(
+    "lakerunner_query_seconds", "From the start of a query to its last row", buckets=_ANSWER_SECONDS
+)
+QUERY_BYTES = Counter("lakerunner_query_bytes", "Bytes of segments that queries read, by where they were", ["source"])
+UNITS = Counter("lakerunner_units", "Units of queries that this worker has ended", ["state"])
+UNIT_SECONDS = Histogram("lakerunner_unit_seconds", "From taking a unit to its last row", buckets=_ANSWER_SECONDS)
+UNIT_BYTES = Counter("lakerunner_unit_bytes", "Bytes of segments that units read, by where they were", ["source"])
 CERTIFICATE_EXPIRES = Gauge(
     "lakerunner_certificate_expires_seconds", "When the certificate of tls_certificate expires, since 1970; 0: no TLS"
 )

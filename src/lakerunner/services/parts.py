@@ -49,6 +49,7 @@ from lakerunner.query.slots import Slots
 from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.ground import Say, open_index, store_address
+from lakerunner.services.query_counts import CountedEngine, CountedLimits, CountedMetricsEngine
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.spark import ProcessSpark, open_query_spark, task_address
 from lakerunner.services.work import WorkParts
@@ -172,13 +173,13 @@ def open_engine(
     spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
     gathering = Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
     results = ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
-    return Engine(index, workers, coordinator, gathering, results=results, outgrown=outgrown)
+    return CountedEngine(index, workers, coordinator, gathering, results=results, outgrown=outgrown)
 
 
 def open_metrics_engine(settings: Settings, index: Index, workers: Workers) -> MetricsEngine:
     limits = MetricsLimits(settings.metrics_max_series, settings.metrics_max_samples, settings.query_seconds)
     delayed_names = settings.promql_delayed_name_removal
-    return MetricsEngine(KnownSegments(index), workers, limits, delayed_names=delayed_names)
+    return CountedMetricsEngine(KnownSegments(index), workers, limits, delayed_names=delayed_names)
 
 
 def _spill_directory(settings: Settings) -> Path:
@@ -247,7 +248,7 @@ def web_origins(settings: Settings) -> tuple[str, ...]:
 def open_query_limits(settings: Settings) -> QueryLimits:
     concurrent = settings.query_concurrency
     of_one = settings.org_concurrent_queries or max(1, concurrent * 3 // 4)  # so that something is left for others
-    return QueryLimits(Capacity(concurrent, settings.org_queries_per_second, of_one), time.monotonic)
+    return CountedLimits(Capacity(concurrent, settings.org_queries_per_second, of_one), time.monotonic)
 
 
 def refuse_open_worker(settings: Settings, loopback: bool) -> None:

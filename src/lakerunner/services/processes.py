@@ -60,6 +60,7 @@ from lakerunner.services.parts import (
     web_origins,
     work_parts,
 )
+from lakerunner.services.query_counts import counted_units
 from lakerunner.services.queue_door import QueueDoor
 from lakerunner.services.queues import open_queues
 from lakerunner.services.relay import Relay
@@ -229,7 +230,7 @@ def worker_routes(settings: Settings, store: ObjectStore) -> Routes:
     worker = open_worker(settings, store, sandboxes)
     warm_queries_aside(sandboxes)
     threads = CapacityLimiter(worker.slots.most + worker.slots.most_in_line + _SPARE_THREADS)
-    return [*WorkerApi(worker.run, settings.worker_key, threads, own_names(host)).routes()]
+    return [*WorkerApi(counted_units(worker.run), settings.worker_key, threads, own_names(host)).routes()]
 
 
 def add_relay(parts: Parts) -> None:

@@ -6,8 +6,9 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
+from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
 from lakerunner.services.ground import store_address
@@ -18,7 +19,7 @@ from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.renewal import load_certificate, renew_by
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.screen import Screen, ready_text
-from lakerunner.services.summary import SECONDS, SUMMARIES, Reporter
+from lakerunner.services.summary import SECONDS, Reporter
 from lakerunner.services.tending import Every
 from lakerunner.settings import Settings
 
@@ -41,8 +42,7 @@ def run_parts(settings: Settings, names: Sequence[str], then: Callable[[Parts, s
         if certificate:
             renew_by(runtime, certificate, home.show_certificate if home else None)
         parts = open_parts(settings, runtime, process.step, home.token if home else "", certificate)
-        if set(names) & set(SUMMARIES):  # before the others, since its first step takes a second, and readiness waits
-            runtime.loop("summary", Every(SECONDS, Reporter(names).report, time.monotonic, runtime.stopping.wait).step)
+        _report_every_minute(runtime, names)  # before the others: its first step takes a second, and readiness waits
         routes: Routes = []
         for name in names:
             process.step(f"starting {name}")
@@ -65,11 +65,16 @@ def run_worker(settings: Settings) -> int:
         certificate = load_certificate(settings)
         if certificate:
             renew_by(process.runtime, certificate)
+        _report_every_minute(process.runtime, [WORKER])
         store = open_store(store_address(settings))
         url = serve(settings, process.runtime, worker_routes(settings, store), certificate).url
         process.ready(settings, [WORKER], url, {})
         process.runtime.wait()
     return process.code
+
+
+def _report_every_minute(runtime: Runtime, names: Sequence[str]) -> None:
+    runtime.loop("summary", Every(SECONDS, Reporter(names).report, time.monotonic, runtime.stopping.wait).step)
 
 
 class _Stopped(Exception):
@@ -105,8 +110,12 @@ def _running(name: str) -> Iterator[_Process]:
     process = _Process(name)
     process.runtime.catch_signals()
     try:
-        with suppress(_Stopped):
-            yield process
+        yield process
+    except _Stopped:
+        pass
+    except LakerunnerError:
+        if not process.runtime.stopping.is_set():  # else it is what the stop has made of a start that was under way
+            raise
     finally:
         process.screen.clear()
         process.code = max(process.code, process.runtime.shut_down())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from threading import Condition, Lock
 
@@ -19,12 +20,13 @@ from lakerunner.pipeline.ask.run import AskLimits
 from lakerunner.pipeline.ask.shares import ShareLimits, Shares
 from lakerunner.pipeline.java import java_home
 from lakerunner.pipeline.job import warm
-from lakerunner.pipeline.session import SparkSettings, close_session, is_alive, open_session
+from lakerunner.pipeline.session import JvmStart, SparkSettings, close_session, is_alive, open_session
 from lakerunner.services.logs import Log
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
 log = Log("spark")
+_LOOK_SECONDS = 0.1
 _LEAVE_SECONDS = 30.0  # jobs of a JVM that is gone fail within milliseconds
 
 
@@ -92,10 +94,21 @@ class ProcessSpark:
             raise Unavailable(f"Spark cannot be started again: {error}") from error
 
     def _opened(self) -> SparkSession:
+        """Open a session in a thread of its own: if the process stops meanwhile, its JVM is ended at once."""
+        start = JvmStart()
+        with ThreadPoolExecutor(1, "spark-open") as aside:
+            opening = aside.submit(self._open, start)
+            while wait([opening], _LOOK_SECONDS).not_done:
+                if self._runtime.stopping.is_set():
+                    start.end()
+        if opening.exception() and self._runtime.stopping.is_set():
+            raise Unavailable("Spark was not started: this process stops")
+        return opening.result()
+
+    def _open(self, start: JvmStart) -> SparkSession:
         settings = self._settings
-        session = open_session(
-            _spark_settings(settings, settings.spark_master, settings.spark_driver_memory, "spark"), "lakerunner"
-        )
+        spark = _spark_settings(settings, settings.spark_master, settings.spark_driver_memory, "spark")
+        session = open_session(spark, "lakerunner", start)
         try:
             warm(session)
         except BaseException:

@@ -1,0 +1,156 @@
+"""Counts queries and units of work as they end: how, after how long, and what they read (services/meters.py).
+
+An answer is counted once: as answered when all of it was given, as refused if its sender has to change it or to wait,
+as failed for any other error, as left if it was closed before its end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+import pyarrow as pa
+from prometheus_client import Counter, Histogram
+
+from lakerunner.api.limits import QueryLimits, Slot
+from lakerunner.model.caller import Caller
+from lakerunner.model.errors import Busy, LakerunnerError, UserError
+from lakerunner.plan.vectors.expression import Kind
+from lakerunner.plan.vectors.notes import Note
+from lakerunner.query.account import Account
+from lakerunner.query.answer import Answer
+from lakerunner.query.engine import Engine, Question
+from lakerunner.query.metrics.answer import Group, MetricsAnswer, MetricsQuestion
+from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.metrics.reads import Read
+from lakerunner.query.units import Unit
+from lakerunner.services import meters
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Where they are counted."""
+
+    ended: Counter
+    seconds: Histogram
+    read_bytes: Counter
+
+
+QUERIES = Counts(meters.QUERIES, meters.QUERY_SECONDS, meters.QUERY_BYTES)
+UNITS = Counts(meters.UNITS, meters.UNIT_SECONDS, meters.UNIT_BYTES)
+
+
+class CountedEngine(Engine):
+    def sql(self, organization: UUID, question: Question) -> Answer:
+        count = _Count(QUERIES)
+        with count:
+            return CountedAnswer(super().sql(organization, question), count)
+
+
+class CountedMetricsEngine(MetricsEngine):
+    def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
+        count = _Count(QUERIES)
+        with count:
+            return CountedMetricsAnswer(super().promql(organization, question), count)
+
+
+class CountedLimits(QueryLimits):
+    async def slot(self, caller: Caller) -> Slot:
+        try:
+            return await super().slot(caller)
+        except LakerunnerError:
+            QUERIES.ended.labels("refused").inc()
+            raise
+
+
+def counted_units(run: Callable[[Unit], Answer]) -> Callable[[Unit], Answer]:
+    def counted(unit: Unit) -> Answer:
+        count = _Count(UNITS)
+        with count:
+            return CountedAnswer(run(unit), count)
+
+    return counted
+
+
+class _Count:
+    """Of one query or unit. As a context it counts the error that leaves it."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self._began = time.monotonic()
+        self._ended = False
+
+    def end(self, state: str, account: Account | None = None) -> None:
+        """Count it, the first time."""
+        if self._ended:
+            return
+        self._ended = True
+        self._counts.ended.labels(state).inc()
+        self._counts.seconds.observe(time.monotonic() - self._began)
+        if account and not account.from_cache:  # a kept answer has the account of the query that made it
+            self._counts.read_bytes.labels("store").inc(account.bytes_fetched)
+            self._counts.read_bytes.labels("cache").inc(account.bytes_cached)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, Exception):
+            self.end("refused" if isinstance(error, UserError | Busy) else "failed")
+
+
+class CountedAnswer:
+    def __init__(self, answer: Answer, count: _Count) -> None:
+        self._answer = answer
+        self._count = count
+
+    @property
+    def schema(self) -> pa.Schema:
+        with self._count:
+            return self._answer.schema
+
+    @property
+    def account(self) -> Account:
+        return self._answer.account
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with self._count:
+            yield from self._answer
+        self._count.end("answered", self.account)
+
+    def close(self) -> None:
+        self._count.end("left", self.account)  # before it raises in the thread that reads it
+        self._answer.close()
+
+
+class CountedMetricsAnswer:
+    def __init__(self, answer: MetricsAnswer, count: _Count) -> None:
+        self._answer = answer
+        self._count = count
+
+    @property
+    def kind(self) -> Kind:
+        return self._answer.kind
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self._answer.notes
+
+    @property
+    def account(self) -> Account:
+        return self._answer.account
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return self._answer.reads
+
+    def __iter__(self) -> Iterator[Group]:
+        with self._count:
+            yield from self._answer
+        self._count.end("answered", self.account)
+
+    def close(self) -> None:
+        self._count.end("left", self.account)
+        self._answer.close()
