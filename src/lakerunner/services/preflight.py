@@ -6,6 +6,7 @@ nothing is created, and nothing stays open, so that a process that cannot run le
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,8 +109,14 @@ def _is_local(settings: Settings) -> bool:
 
 
 def _check_directory(home: Path) -> None:
-    if home.exists() and not home.is_dir():
-        raise UserError("it is a file: choose a directory with --home or LAKERUNNER_HOME")
+    """The directory itself, or the nearest above it that exists, must be one that this user can write to."""
+    remedy = "choose a directory that you can write to with --home or LAKERUNNER_HOME"
+    place = next(one for one in (home.absolute(), *home.absolute().parents) if os.path.lexists(one))
+    if not place.is_dir():
+        what = "it is a file" if place == home.absolute() else f"{place} is a file"
+        raise UserError(f"{what}: {remedy}")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"{place} cannot be written to by this user, or is read-only: {remedy}")
 
 
 def _check_unused(home: Path) -> None:
