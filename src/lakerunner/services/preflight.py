@@ -7,6 +7,7 @@ nothing is created, and nothing stays open, so that a process that cannot run le
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ _ALONE = (
     "is missing: a service that runs alone shares its index with the others. Set DATABASE_URL to a PostgreSQL server, "
     "or run everything with `lakerunner up`"
 )
+_OPEN_FILES = 512
 OTLP_PORTS = ("otlp_grpc_port", "otlp_http_port")
 
 
@@ -66,6 +68,7 @@ _CHECKS = (
 
 def check_settings(reading: Reading, parts: Collection[str]) -> None:
     """WrongSettings with all that is wrong for these parts."""
+    _check_open_files()
     problems = (*reading.problems, *_problems(reading, parts))
     if problems:
         raise WrongSettings(problems)
@@ -106,6 +109,15 @@ def _check_address(host: str, port: int) -> None:
 
 def _is_local(settings: Settings) -> bool:
     return is_loopback(parse_address(settings.listen)[0])
+
+
+def _check_open_files() -> None:
+    """Java opens its jars all at once, and without a file left says nothing that points to it."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if allowed != resource.RLIM_INFINITY and allowed < _OPEN_FILES:
+        raise UserError(
+            f"a process may open {allowed} files here, {_OPEN_FILES} are needed: run `ulimit -n 4096` before"
+        )
 
 
 def _check_directory(home: Path) -> None:
