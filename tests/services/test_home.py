@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lakerunner.model.errors import UserError
 from lakerunner.services.home import make_private
 from servers.lake import LAKERUNNER, clean_environment
 
@@ -95,3 +96,17 @@ def test_what_a_command_makes_is_closed_whatever_the_umask(open_folder: Path) ->
     passable = {home, home / "postgres"} if ROOT else set()
     for path in (home, *home.rglob("*")):
         assert mode(path) & 0o077 == (0o011 if path in passable else 0), path
+
+
+def test_a_home_that_cannot_be_created_is_refused() -> None:
+    """In /proc even root, who may write everywhere, can make no directory."""
+    with pytest.raises(UserError, match=r"home /proc/lake cannot be created: .*: choose another directory with --home"):
+        make_private(Path("/proc/lake"), embedded=True)
+
+
+def test_a_limit_of_open_files_that_is_too_low_is_named(tmp_path: Path) -> None:
+    command = f"ulimit -n 256; exec {' '.join(LAKERUNNER)} up --home {tmp_path}/lake"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=clean_environment(), timeout=60)
+    reason = "error: a process may open 256 files here, 512 are needed: run `ulimit -n 4096` before\n"
+    assert (ended.returncode, ended.stderr) == (1, reason)
+    assert list(tmp_path.iterdir()) == []

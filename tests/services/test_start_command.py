@@ -95,6 +95,17 @@ def test_a_chosen_otlp_port_must_be_free(command, taken: int) -> None:
     )
 
 
+def test_a_home_that_cannot_be_made_is_refused(command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    remedy = "choose a directory that you can write to with --home or LAKERUNNER_HOME"
+    code, _, errors = command("up", "--home", str(tmp_path / "file"))
+    assert code == 2
+    assert f"cannot be used: it is a file: {remedy}" in errors
+    code, _, errors = command("up", "--home", str(tmp_path / "file" / "lake" / "deep"))
+    assert code == 2
+    assert f"cannot be used: {tmp_path}/file is a file: {remedy}" in errors
+
+
 def test_a_home_that_another_process_has_is_named_beside_what_else_is_wrong(command, tmp_path: Path) -> None:
     home = Home(tmp_path / "lake")
     try:

@@ -41,7 +41,11 @@ def make_private(home: Path, *, embedded: bool) -> None:
     warning: to close it could lock others out of what is theirs.
     """
     mode = _PASSABLE if embedded and os.geteuid() == 0 else _CLOSED
-    home.mkdir(parents=True, exist_ok=True, mode=mode)
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=mode)
+    except OSError as error:
+        reason = f"home {home} cannot be created: {error.strerror}"
+        raise UserError(f"{reason}: choose another directory with --home or LAKERUNNER_HOME") from None
     status = home.stat()
     if stat.S_IMODE(status.st_mode) & ~mode & 0o077:
         entries = {entry.name for entry in home.iterdir()}

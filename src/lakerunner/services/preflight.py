@@ -6,6 +6,8 @@ nothing is created, and nothing stays open, so that a process that cannot run le
 
 from __future__ import annotations
 
+import os
+import resource
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,7 @@ _ALONE = (
     "is missing: a service that runs alone shares its index with the others. Set DATABASE_URL to a PostgreSQL server, "
     "or run everything with `lakerunner up`"
 )
+_OPEN_FILES = 512
 OTLP_PORTS = ("otlp_grpc_port", "otlp_http_port")
 
 
@@ -71,6 +74,7 @@ def check_settings(reading: Reading, parts: Collection[str]) -> None:
 
     Ports that are in use are not listed beside a home that is: the process that has the home has them, too.
     """
+    _check_open_files()
     found = (*_problems(reading, parts),)
     if any(isinstance(error, _HomeInUse) for _, error in found):
         found = tuple((name, error) for name, error in found if not isinstance(error, AddressInUse))
@@ -142,9 +146,24 @@ def _is_local(settings: Settings) -> bool:
     return is_loopback(parse_address(settings.listen)[0])
 
 
+def _check_open_files() -> None:
+    """Java opens its jars all at once, and without a file left says nothing that points to it."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if allowed != resource.RLIM_INFINITY and allowed < _OPEN_FILES:
+        raise UserError(
+            f"a process may open {allowed} files here, {_OPEN_FILES} are needed: run `ulimit -n 4096` before"
+        )
+
+
 def _check_directory(home: Path) -> None:
-    if home.exists() and not home.is_dir():
-        raise UserError("it is a file: choose a directory with --home or LAKERUNNER_HOME")
+    """The directory itself, or the nearest above it that exists, must be one that this user can write to."""
+    remedy = "choose a directory that you can write to with --home or LAKERUNNER_HOME"
+    place = next(one for one in (home.absolute(), *home.absolute().parents) if os.path.lexists(one))
+    if not place.is_dir():
+        what = "it is a file" if place == home.absolute() else f"{place} is a file"
+        raise UserError(f"{what}: {remedy}")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"{place} cannot be written to by this user, or is read-only: {remedy}")
 
 
 def _check_unused(home: Path) -> None:
