@@ -75,7 +75,7 @@ def test_what_was_found_is_listed_filtered_and_shown(served: Served) -> None:
     ):
         assert [one["key"] for one in served.ask("GET", query).json()["objects"]] == keys
     assert served.ask("GET", "?key=a%00b").status_code == 400
-    assert "1 lines rejected" in served.command("--state", "partial", "--path", "*.jsonl")
+    assert "1 line rejected" in served.command("--state", "partial", "--path", "*.jsonl")
     assert json.loads(served.command("--format", "json", "--state", "failed"))["objects"] == [cut]
 
 
@@ -94,6 +94,6 @@ def test_dismissing_ends_objects_of_its_own_organization(served: Served) -> None
     assert served.ask("POST", f"/dismiss?key={CUT}", "other").json() == {"dismissed": 0}
     assert served.ask("POST", "/dismiss").status_code == 400
     assert served.ask("POST", f"/dismiss?key={CUT}").json() == {"dismissed": 1}
-    assert served.command("dismiss", APP) == "1 versions dismissed\n"
+    assert served.command("dismiss", APP) == "1 version dismissed\n"
     assert served.command("dismiss", APP) == f"no version of {APP} is failed or partial\n"
     assert served.ask("GET", "").json()["counts"] == {"seen": 0, "done": 1, "partial": 0, "failed": 0, "dismissed": 1}

@@ -9,6 +9,7 @@ import click
 
 from lakerunner.commands.options import EPILOG, settings_of
 from lakerunner.commands.options import home as home_option
+from lakerunner.model.plural import plural
 
 if TYPE_CHECKING:
     from lakerunner.services.client import Client
@@ -51,7 +52,7 @@ def objects(context: click.Context, /, **options: Any) -> None:
         return
     client = _client(context)
     if options["retry"]:
-        click.echo(f"{client.retry()} objects go again")
+        click.echo(f"queued again: {plural(client.retry(), 'object')}")
         return
     params = {"state": options["state"], "key": options["path"], "limit": options["limit"]}
     show_objects(client.objects(params), options["form"], sys.stdout)
@@ -88,4 +89,4 @@ def rejects(context: click.Context, /, object_key: str, form: str, **_connection
 def dismiss(context: click.Context, /, object_key: str, **_connection: Any) -> None:
     """End the object KEY by hand: failed becomes dismissed, partial becomes done. Nothing is deleted."""
     count = _client(context).dismiss(object_key)
-    click.echo(f"{count} versions dismissed" if count else f"no version of {object_key} is failed or partial")
+    click.echo(f"{plural(count, 'version')} dismissed" if count else f"no version of {object_key} is failed or partial")

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lakerunner.model.plural import plural
 from lakerunner.services.drawn import drawn, for_terminal
 
 _PAGE_COLUMNS = 200  # where there is no terminal
@@ -41,7 +42,9 @@ def show_rejects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
         return
     rows = ([str(one["line"]), str(one["offset"]), one["reason"], one["excerpt"]] for one in rejects)
     _show_table(("line", "offset", "reason", "begins with"), rows, output)
-    output.write(f"{len(rejects)} of {answer['rejected']} rejected lines, of {answer['lines']} lines\n")
+    output.write(
+        f"{len(rejects)} of {plural(answer['rejected'], 'rejected line')}, of {plural(answer['lines'], 'line')}\n"
+    )
 
 
 def _object_cells(one: Mapping[str, Any]) -> list[str]:
@@ -61,9 +64,9 @@ def _remarks(one: Mapping[str, Any]) -> Iterable[str]:
     if one.get("reason"):
         yield one["reason"]
     if one.get("rejected"):
-        yield f"{one['rejected']} lines rejected: see `lakerunner objects rejects`"
+        yield f"{plural(one['rejected'], 'line')} rejected: see `lakerunner objects rejects`"
     for note in one.get("notes", ()):
-        yield f"note: {note['kind']}, {note['count']} times, first in line {note['line']}: {note['text']}"
+        yield f"note: {note['kind']}, {plural(note['count'], 'time')}, first in line {note['line']}: {note['text']}"
 
 
 def _moment(text: str | None) -> str:

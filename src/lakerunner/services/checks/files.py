@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Absent, Corrupt, Unavailable
+from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import spec_of
 from lakerunner.model.text_index import SIDE_FILE
@@ -44,7 +45,7 @@ def check_files(lake: Lake, scope: Scope, found: Findings) -> None:
             troubles = list(threads.map(lambda segment: _looked_at(lake, scope, segment, found), page))
             _report(lake, scope, page, troubles, found)
             done += len(page)
-            lake.say(f"{scope.organization.name}: files of {done} of {total} segments")
+            lake.say(f"{scope.organization.name}: files of {done} of {plural(total, 'segment')}")
 
 
 def _looked_at(lake: Lake, scope: Scope, segment: Segment, found: Findings) -> list[tuple[str, str, str]]:
@@ -79,7 +80,7 @@ def _troubles(lake: Lake, scope: Scope, segment: Segment) -> Iterator[tuple[str,
     try:
         size = size_of(lake.store, key)
     except Absent:
-        yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
+        yield f"the object of a live segment of {plural(segment.rows, 'row')} is not there", key, _TAKE_OUT
         return
     if size != segment.bytes:
         yield f"it has {size} bytes, the index says {segment.bytes}", key, _REBUILD
@@ -90,7 +91,7 @@ def _troubles(lake: Lake, scope: Scope, segment: Segment) -> Iterator[tuple[str,
         if scope.deep:
             yield from _deep_troubles(lake, segment)
     except Absent:
-        yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
+        yield f"the object of a live segment of {plural(segment.rows, 'row')} is not there", key, _TAKE_OUT
     except Corrupt as error:
         yield f"it cannot be read: {_without(error, key)}", key, _REBUILD
 
@@ -117,7 +118,7 @@ def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[tu
 def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]:
     spec = spec_of(segment.signal, segment.frequency_ms)
     if footer.num_rows != segment.rows:
-        yield f"it has {footer.num_rows} rows, the index says {segment.rows}"
+        yield f"it has {plural(footer.num_rows, 'row')}, the index says {segment.rows}"
     schema = footer.schema.to_arrow_schema()
     stated = [column.name for column in segment.columns]
     if schema.names != stated:
@@ -167,7 +168,7 @@ def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
         before = keys.slice(keys.num_rows - 1)
         rows += batch.num_rows
     if rows != segment.rows:
-        yield f"{rows} rows can be read, the index says {segment.rows}"
+        yield f"{plural(rows, 'row')} can be read, the index says {segment.rows}"
     if unordered:
         yield f"{unordered} of its rows are out of order: they should be sorted by {', '.join(sort_by)}"
     if first is not None and last is not None:
