@@ -137,7 +137,7 @@ def test_an_organization_with_limits_of_its_own() -> None:
         service.now += 2
         status, wait, message = refusal(service.ask("small"))
         assert (status, wait) == (429, "2")
-        assert message.startswith("your organization may run 1 queries at once (concurrent_queries), and none of them")
+        assert message.startswith("your organization may run 1 query at once (concurrent_queries), and none of them")
         assert service.ask("acme").status_code == 200
         service.engine.gate.set()
         assert running[0].result(20).status_code == 200
@@ -192,7 +192,7 @@ def test_one_more_than_may_wait_is_refused_at_once(monkeypatch: pytest.MonkeyPat
         held = await limits.slot(caller)
         waiting = [asyncio.create_task(limits.slot(caller)) for _ in range(2)]
         await asyncio.sleep(0)
-        with pytest.raises(Busy, match=r"may run 1 queries at once \(concurrent_queries\), and 2 wait already"):
+        with pytest.raises(Busy, match=r"may run 1 query at once \(concurrent_queries\), and 2 wait already"):
             await limits.slot(caller)
         with await limits.slot(CALLERS["lrk_other"]):
             pass

@@ -25,7 +25,7 @@ def test_an_organization_its_key_and_nobody_elses_data(tmp_path: Path) -> None:
         made = running.command("orgs", "create", "acme")
         assert made.returncode == 0, made.stderr
         assert "acme" in running.command("orgs", "list").stdout
-        assert running.command("objects", "--retry").stdout == "1 objects go again\n"
+        assert running.command("objects", "--retry").stdout == "queued again: 1 object\n"
         key = running.command("keys", "create", "grafana", "--org", "acme").stdout.strip()
         assert key.startswith("lrk_")
         bearer = {"authorization": f"Bearer {key}"}

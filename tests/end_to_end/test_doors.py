@@ -98,7 +98,7 @@ def test_a_backfill_into_the_running_lake(notified: Notified) -> None:
         env=clean_environment(notified.environment),
         check=False,
     )
-    assert (done.returncode, done.stdout.partition(",")[0]) == (0, "1 objects listed: 1 announced"), done.stderr
+    assert (done.returncode, done.stdout.partition(",")[0]) == (0, "1 object listed: 1 announced"), done.stderr
     assert notified.await_states("archive/2025/x.binpb")["archive/2025/x.binpb"] == ("done", "")
     assert notified.lake.sql("select message from logs where collector = 'archive'") == [
         {"message": "from the archive"}

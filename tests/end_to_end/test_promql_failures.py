@@ -125,7 +125,7 @@ def test_a_damaged_segment(cluster: Cluster, lake: Lake) -> None:
     answer = ask_range(lake, query, key=key, partial_response="true")
     warnings = answer.json()["warnings"]
     for segment in (points, series):
-        assert [one for one in warnings if segment.path in one and "is not complete: 1 segments of" in one]
+        assert [one for one in warnings if segment.path in one and "is not complete: 1 segment of" in one]
     gone = [range(START + hour * HOUR, START + (hour + 1) * HOUR + 300) for hour in (1, 4)]
     for had, has in zip(whole, result(answer), strict=True):
         assert had["metric"] == has["metric"]

@@ -294,7 +294,7 @@ def test_whatever_dies_the_lake_stays_whole_and_is_tended(lake: Lake, seed: int)
         if lake.aside(""):
             said = lake.api.command("work", "--requeue")
             assert said.returncode == 0, said.stderr
-            assert "segments go again" in said.stdout
+            assert "queued again: " in said.stdout
             assert lake.aside("") == 0
     assert hit == POINTS.keys() - OF_INGEST
     tended(lake, seed)

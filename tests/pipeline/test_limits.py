@@ -339,7 +339,7 @@ def test_bad_line_in_a_file_of_lines(lake: Lake) -> None:
     for name, data, bad, reason in (
         ("cut.jsonl", GOOD * 1000 + b'{"name": "n", "va', 1001, "column 18: not JSON: unexpected end of data"),
         ("bytes.jsonl", GOOD + GOOD.replace(b"n", b"\xff") + GOOD, 2, "byte 3: not UTF-8"),
-        ("width.csv", b"name,value\nn,5\nn\nn,6\n", 3, "1 cells, the header has 2"),
+        ("width.csv", b"name,value\nn,5\nn\nn,6\n", 3, "1 cell, the header has 2"),
         ("quote.csv", b'name,value\nn,5\nn,"6\nn,7\n', 3, "not CSV: unexpected end of data"),
     ):
         source = lake.put(data, name)
@@ -430,7 +430,7 @@ def test_ambiguous_delimiter(lake: Lake) -> None:
     data = b"name;value;k|1\nn;1;a,b\n"
     notes = TRANSCODERS["csv"](lake.signal.name, memoryview(data), GUESSED).findings.notes
     doubt = (
-        "cells are separated by semicolon; the header has semicolon 2 times, comma 0 times, tab 0 times, pipe 1 times"
+        "cells are separated by semicolon; the header has semicolon 2 times, comma 0 times, tab 0 times, pipe 1 time"
     )
     assert Note("delimiter", 1, 1, doubt) in notes
     result = lake.ingest(lake.put(data, "bad.csv"))

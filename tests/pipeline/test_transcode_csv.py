@@ -56,9 +56,9 @@ def test_json_in_a_cell_is_as_exact_as_in_a_line() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"a,b\n1,2\n3\n", "line 3: 1 cells, the header has 2"),
+        (b"a,b\n1,2\n3\n", "line 3: 1 cell, the header has 2"),
         (b'a,b\n1,"2\n2"\n3,4,5\n', "line 4: 3 cells, the header has 2"),
-        (b"a,b\n1\n1,2\n1,2,3\n,,,\n", "line 2: 1 cells, the header has 2; 2 further bad lines"),
+        (b"a,b\n1\n1,2\n1,2,3\n,,,\n", "line 2: 1 cell, the header has 2; 2 further bad lines"),
         (b'a\nx\n"open\n\n', "line 3: not CSV: unexpected end of data"),
         (b'a\n"x"y\n', "line 2: not CSV: "),
         (b"a\n\xff\n", "line 2: byte 1: not UTF-8"),
@@ -77,7 +77,7 @@ def test_a_header_alone_and_a_blank_file_hold_no_records(data: bytes) -> None:
 
 BROKEN = [
     # what follows a header of two columns, the second cells that are kept, (line, reason) of the rejects
-    (b"1,a\n2\n3,c\n", "ac", [(3, "1 cells, the header has 2")]),
+    (b"1,a\n2\n3,c\n", "ac", [(3, "1 cell, the header has 2")]),
     # A quote that is never closed swallows its own line only, though the reader sees its trouble much later.
     (b'1,a\n2,"b\n3,c\n4,d\n', "acd", [(3, "not CSV: unexpected end of data")]),
     (b'1,"b\n2,c\n3,"d"\n4,e\n', "cde", [(2, "not CSV: ',' expected after '\"'")]),
@@ -180,5 +180,5 @@ def test_a_tsv_file_without_tabs_is_one_column_and_noted() -> None:
     (note,) = (note for note in made.findings.notes if note.kind == "delimiter")
     assert (note.line, note.text) == (
         1,
-        "cells are separated by tab; the header has tab 0 times, comma 1 times, semicolon 0 times, pipe 0 times",
+        "cells are separated by tab; the header has tab 0 times, comma 1 time, semicolon 0 times, pipe 0 times",
     )

@@ -102,7 +102,7 @@ def test_every_format_gives_the_same_rows_and_bad_objects_are_set_aside(tmp_path
     failed = {source.key.rpartition("/")[2]: reason for source, reason in result.failed}
     assert failed.keys() == {"g.ndjson", "h.csv", "i.xyz"}
     assert failed["g.ndjson"].startswith("2 of 3 lines cannot be read, first line 2: column 1: not JSON: ")
-    assert failed["h.csv"].startswith("1 of 1 lines cannot be read, first line 2: 1 cells, the header has 2. ")
+    assert failed["h.csv"].startswith("1 of 1 line cannot be read, first line 2: 1 cell, the header has 2. ")
     assert "has an unknown ending" in failed["i.xyz"]
 
 

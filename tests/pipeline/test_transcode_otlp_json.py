@@ -223,7 +223,7 @@ def test_requests_and_records_may_stand_in_one_file() -> None:
 def test_a_bad_request_is_named_with_its_line_and_path() -> None:
     data = orjson.dumps(REQUEST) + b"\n" + (RECORD % '{"traceId":"xyz"}').encode() + b"\n{\n"
     assert reason("otlp_json", "logs", data) == (
-        "line 2: resourceLogs[0].scopeLogs[0].logRecords[0].traceId: 'xyz' is not hex; 1 further bad lines"
+        "line 2: resourceLogs[0].scopeLogs[0].logRecords[0].traceId: 'xyz' is not hex; 1 further bad line"
     )
 
 

@@ -282,7 +282,7 @@ def test_a_worker_without_room_says_so_and_another_is_asked(wide: Lake, serve: S
             time.sleep(0.01)
         error = failure(gather(wide, workers, leaf("SELECT message FROM scan_1")))
         assert type(error) is Busy
-        assert str(error) == "the worker runs 1 units and 0 wait: try again later"
+        assert str(error) == "the worker runs 1 unit and 0 wait: try again later"
         with remote([full, other]) as both:
             gathered = gather(wide, both, leaf("SELECT message FROM scan_1"))
             assert gathered.reader().read_all().num_rows == 7200

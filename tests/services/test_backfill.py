@@ -185,9 +185,9 @@ def test_the_command(environment: dict[str, str], tmp_path: Path) -> None:
     store.put("otel-raw/default/edge/x.binpb", b"x")
     store.put("otel-raw/nobody/edge/y.binpb", b"y")
     dry = command(environment, "otel-raw/default/", "--dry-run")
-    assert (dry.returncode, dry.stdout.partition(",")[0]) == (0, "1 objects listed: 1 would be announced"), dry.stderr
+    assert (dry.returncode, dry.stdout.partition(",")[0]) == (0, "1 object listed: 1 would be announced"), dry.stderr
     done = command(environment, f"{environment['LAKERUNNER_STORE']}/otel-raw/default/")
-    assert (done.returncode, done.stdout.partition(",")[0]) == (0, "1 objects listed: 1 announced"), done.stderr
+    assert (done.returncode, done.stdout.partition(",")[0]) == (0, "1 object listed: 1 announced"), done.stderr
     aside = command(environment, "otel-raw/")
     assert aside.returncode == 1
     assert "2 objects listed: 0 announced, 1 known" in aside.stdout
@@ -202,6 +202,6 @@ def test_follow_keeps_looking_until_interrupted(environment: dict[str, str], tmp
     with lakerunner(["backfill", "logs-raw/", "--follow"], tmp_path / "follow.log", quick) as process:
         process.wait_for("0 objects listed")
         store.put("logs-raw/x.binpb", b"x")
-        process.wait_for("1 objects listed: 1 announced")
+        process.wait_for("1 object listed: 1 announced")
         assert process.stop(signal.SIGINT) == 0
         assert "Traceback" not in process.text()

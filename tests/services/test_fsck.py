@@ -239,7 +239,7 @@ def test_objects_that_nobody_knows(lake: CheckedLake) -> None:
     assert found[3] == (*OBJECTS, "this object belongs to no organization", elsewhere)
     ((severity, check, what, where),) = found[4:]
     assert (severity, check) == ("note", "objects")
-    assert what == ("2 young objects are not known to the index: work that is about to be committed, or was cut")
+    assert what == ("2 young objects not known to the index: work that is about to be committed, or was cut")
     assert where in (young.path, young.side_path("text.bin"))
     assert not [one for one in lake.found(organization="default") if one[3] == elsewhere]
 
@@ -276,7 +276,7 @@ def test_files_of_replaced_segments_past_the_grace_time_are_a_note(lake: Checked
     lake.sql("UPDATE lrdb.segments SET replaced_at = now() - interval '2 hours' WHERE id = %s", old.id)
     ((severity, check, what, where),) = lake.found()
     assert (severity, check) == ("note", "objects")
-    assert what == "2 objects of replaced or expired segments are there past the grace time"
+    assert what == "2 objects of replaced or expired segments past the grace time"
     assert where in (old.path, old.side_path("text.bin"))
 
 
@@ -303,7 +303,7 @@ def test_rows_delivered_twice_are_a_note(lake: CheckedLake, monkeypatch: pytest.
     code, said = lake.fsck()
     assert code == 0
     assert [(f["severity"], f["what"]) for f in said["findings"]] == [
-        ("note", "2 rows are in two live segments or more: delivered twice, and not merged")
+        ("note", "2 rows in two live segments or more: delivered twice, and not merged")
     ] * 2
     assert {f["to_do"] for f in said["findings"]} == {
         "nothing: a merge of both drops one; where one is full, or of the last level, it is merged no more: both stay"
@@ -323,7 +323,7 @@ def test_logs_are_compared_by_their_delivery(lake: CheckedLake) -> None:
     lake.add("logs", logs_of("same", "twice"))
     ((severity, check, what, _),) = lake.found()
     assert (severity, check) == ("note", "rows")
-    assert what == "2 rows are in two live segments or more: delivered twice, and not merged"
+    assert what == "2 rows in two live segments or more: delivered twice, and not merged"
 
 
 def test_equal_rows_of_one_segment_are_rows(lake: CheckedLake) -> None:
@@ -366,9 +366,9 @@ def test_sources_work_and_outbox(lake: CheckedLake) -> None:
         ("error", "sources", "this raw object is done, and its row does not say when", done.key),
         ("note", "sources", "1 raw objects were seen over a day ago, and are not done", stale.key),
         ("note", "sources", "1 raw objects are set aside", broken.key),
-        ("note", "work", "1 boxes are set aside: a page is damaged", "segments.logs.compact"),
+        ("note", "work", "1 box set aside: a page is damaged", "segments.logs.compact"),
         ("note", "sources", "1 raw objects belong to no organization that we know", "lrdb.source_objects"),
-        ("note", "outbox", "3 messages are not relayed", "objstore.ingest.logs"),
+        ("note", "outbox", "3 messages not relayed", "objstore.ingest.logs"),
     ]
     (said,) = (one["to_do"] for one in lake.fsck()[1]["findings"] if one["check"] == "work")
     assert said == "`lakerunner work` shows them, `lakerunner work --requeue` sends them again"
@@ -420,9 +420,9 @@ def test_the_table(lake: CheckedLake) -> None:
         "to_do",
     ]
     assert "".join("".join(rest).splitlines(keepends=True)) == (
-        "looked at: 1 organizations, 1 segments, 1 side files, "
-        f"{one.bytes} bytes of segments, 1 objects, 0 hours with overlapping segments, 0 raw objects, "
-        "0 topics of the outbox\n"
+        "looked at: organizations 1, segments 1, side files 1, "
+        f"bytes of segments {one.bytes}, objects 1, hours with overlapping segments 0, raw objects 0, "
+        "topics of the outbox 0\n"
         "samples were drawn with --seed 7; --deep looks at everything\n"
         "1 error, 0 notes\n"
     )

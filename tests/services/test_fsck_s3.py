@@ -122,7 +122,7 @@ def test_what_is_damaged_is_found_by_name(lake: S3Lake) -> None:
         ("error", f"it has {len(data) // 2} bytes, the index says {cut.bytes}", cut.path),
         ("error", "this object belongs to no organization", unowned),
     }
-    young = "1 young objects are not known to the index: work that is about to be committed, or was cut"
+    young = "1 young object not known to the index: work that is about to be committed, or was cut"
     assert lake.found() == errors | {("note", young, foreign)}
     # Past the grace time of the sweeper it should not be there any more.
     unknown = "the index does not know this object of 3 bytes, 0.0 hours old"

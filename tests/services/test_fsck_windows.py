@@ -133,7 +133,7 @@ def test_a_sum_may_be_rounded_and_no_more(lake: CheckedLake) -> None:
     ((severity, check, what, where),) = lake.found()
     assert (severity, check) == ("error", "rollups")
     assert what == (
-        "chq_rollup_sum of 1 of 1 windows is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
+        "chq_rollup_sum of 1 of 1 window is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
     )
     assert where.startswith("edge/10s of db/")
 
@@ -142,7 +142,7 @@ def test_the_later_window_counts(lake: CheckedLake) -> None:
     rolled(lake, 1, 2, time=START + 1)
     add_windows(lake, table([(END, 1, 1.0)]), "early")
     assert [what for _, _, what, _ in lake.found()] == [
-        f"{name} of 1 of 1 windows is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
+        f"{name} of 1 of 1 window is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
         for name in ("chq_rollup_count", "chq_rollup_sum")
     ]
     add_windows(lake, table([(END, 2, 3.0)]), "late")
@@ -153,7 +153,7 @@ def test_what_describes_the_series_counts_too(lake: CheckedLake) -> None:
     rolled(lake, 1, time=START + 1)
     add_windows(lake, table([(END, 1, 1.0)], unit="ms"), "w")
     ((_, _, what, _),) = lake.found()
-    assert what.startswith("unit of 1 of 1 windows is not what it is made of")
+    assert what.startswith("unit of 1 of 1 window is not what it is made of")
 
 
 def test_a_window_that_is_missing(lake: CheckedLake) -> None:
@@ -161,7 +161,7 @@ def test_a_window_that_is_missing(lake: CheckedLake) -> None:
     add_windows(lake, table([(END, 10, 45.0)]), "w")
     ((severity, _, what, _),) = lake.found()
     assert severity == "error"
-    assert what == "1 of 2 windows are missing, the first load series 7 at 2025-10-09T08:00:20.000000000Z"
+    assert what == "1 of 2 windows missing, the first load series 7 at 2025-10-09T08:00:20.000000000Z"
 
 
 def test_a_rolled_segment_without_any_window(lake: CheckedLake) -> None:

@@ -178,7 +178,7 @@ def test_what_kills_its_worker_is_set_aside_and_its_neighbours_get_through(
     assert lake.rows() == Counter([*(f"line {number}" for number in range(6)), "the next box"])
     assert lake.unfinished() == 0
     assert list(lake.reasons()) == ["killer"]
-    assert lake.reasons()["killer"].startswith("each of the 2 workers that read it alone died of it")
+    assert lake.reasons()["killer"].startswith("2 workers that read it alone died of it")
     entries = [json.loads(line) for line in said.getvalue().splitlines()]
     died = [entry["objects"] for entry in entries if entry["message"] == "a worker died at a box"]
     assert died == [7, 7, 3, 3, 1, 1]

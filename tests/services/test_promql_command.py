@@ -194,7 +194,7 @@ def test_gaps_stay_empty() -> None:
 
 def test_many_series_are_counted_not_drawn() -> None:
     rows = drawn([Line(f"s{n}", [(0, float(n))], 1000) for n in range(50)])
-    assert rows[-1] == "and 10 more series, which are not drawn"
+    assert rows[-1] == "and 10 more series, not drawn"
 
 
 def test_nothing_to_plot_is_said() -> None:

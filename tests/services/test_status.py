@@ -155,7 +155,7 @@ For the sweeper
 │ replaced segments, due │        7 │ 1.5 KiB │
 └────────────────────────┴──────────┴─────────┘
 written per stored byte: logs 1.00
-1 segments are merged no more: `lakerunner work` says why
+1 segment no longer merged: `lakerunner work` says why
 """
 
 
@@ -197,7 +197,7 @@ def test_what_a_terminal_has_no_room_for_is_said() -> None:
     assert lines(len(whole)) == whole
     assert lines(len(whole) - 1) == [
         *whole[:-2],
-        "2 more lines have no room here: `lakerunner status` shows them",
+        "no room for 2 more lines: `lakerunner status` shows all",
     ]
     assert len(lines(10)) == 10
 

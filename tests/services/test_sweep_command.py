@@ -108,7 +108,7 @@ def test_a_dry_run_tells_and_a_sweep_does(lake: SweptLake, run: Run) -> None:
 
     swept = run("sweep")
     assert swept.exit_code == 0, swept.stderr
-    assert "4 objects of 22 bytes deleted, 1 rows forgotten" in swept.stderr
+    assert "4 objects of 22 bytes deleted, 1 row forgotten" in swept.stderr
     assert lake.objects() == files["live"] | files["past"] | files["young"]
     assert sorted(lake.states().values()) == ["expired", "live"]
     wait_until(lambda: lake.index.sweep.sweeping() == "", "the server has seen the first one go", 60)

@@ -18,6 +18,7 @@ from prometheus_client import Gauge
 
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import Busy, Unavailable, UserError
+from lakerunner.model.plural import plural
 
 WAITING = Gauge("lakerunner_query_waiting", "Queries that wait for a slot")
 WAITING_MAX = 100  # queries of one organization that wait for a slot; the next is refused at once
@@ -126,9 +127,8 @@ class _Usage:
         self._tokens, self._filled_at = min(max(1.0, BURST_SECONDS * rate), filled), now
         if self._tokens < 1.0:
             wait = (1.0 - self._tokens) / rate
-            raise Busy(
-                f"your organization may ask {rate:g} queries a second (queries_per_second): wait {wait:.1f} s", wait
-            )
+            allowed = f"{plural(rate, 'query', 'queries')} a second (queries_per_second)"
+            raise Busy(f"your organization may ask {allowed}: wait {wait:.1f} s", wait)
         self._tokens -= 1.0
 
     async def enter(self, most: int, seconds: float) -> None:
@@ -152,4 +152,4 @@ class _Usage:
 
 
 def _at_once(most: int) -> str:
-    return f"your organization may run {most} queries at once (concurrent_queries)"
+    return f"your organization may run {plural(most, 'query', 'queries')} at once (concurrent_queries)"

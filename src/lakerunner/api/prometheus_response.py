@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from lakerunner.api.openapi import JSON
 from lakerunner.api.stream import Stream, in_thread
+from lakerunner.model.plural import plural
 from lakerunner.model.time import iso_time
 from lakerunner.plan.vectors.notes import Note
 from lakerunner.query.account import Account
@@ -56,8 +57,8 @@ def account_warnings(account: Account) -> list[str]:
     """What a reader must know of an answer that lacks something, or may be old."""
     found = [f"this answer may be out of date: {account.degraded}"] if account.degraded else []
     found += [
-        f"this answer is not complete: {one.segments} segments of {iso_time(one.time.start_ns)} to "
-        f"{iso_time(one.time.end_ns)} are missing: {one.reason}"
+        f"this answer is not complete: {plural(one.segments, 'segment')} of {iso_time(one.time.start_ns)} to "
+        f"{iso_time(one.time.end_ns)} missing: {one.reason}"
         for one in account.missing
     ]
     return found + sorted(account.warnings)

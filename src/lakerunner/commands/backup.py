@@ -12,6 +12,7 @@ from lakerunner.commands.options import EPILOG, settings_of
 from lakerunner.commands.options import home as home_option
 from lakerunner.commands.options import store as store_option
 from lakerunner.model.errors import UserError
+from lakerunner.model.plural import plural
 from lakerunner.settings import Settings
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ def backup(dest: str, options: tuple[str, ...], home: Path | None, store: str | 
     with progress(sys.stderr) as say:
         made = run_backup(settings, open_store(address), BackupRequest(**request), say)
     click.echo(
-        f"backup {made.name}: index of {made.dump_bytes} bytes, {made.files} files of segments ({made.file_bytes} "
-        f"bytes), {made.raw_objects} raw objects ({made.raw_bytes} bytes)"
+        f"backup {made.name}: index of {made.dump_bytes} bytes, {plural(made.files, 'file')} of segments "
+        f"({made.file_bytes} bytes), {plural(made.raw_objects, 'raw object')} ({made.raw_bytes} bytes)"
     )
     if made.lost:
         click.echo(

@@ -53,7 +53,7 @@ def objects(context: click.Context, /, **options: Any) -> None:
         return
     client = _client(context)
     if options["retry"]:
-        click.echo(f"{client.retry()} objects go again")
+        click.echo(f"queued again: {plural(client.retry(), 'object')}")
         return
     params = {"state": options["state"], "key": options["path"], "limit": options["limit"]}
     show_objects(client.objects(params), options["form"], sys.stdout)

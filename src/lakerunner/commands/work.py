@@ -9,6 +9,7 @@ import click
 
 from lakerunner.commands.options import EPILOG, settings_of
 from lakerunner.commands.options import home as home_option
+from lakerunner.model.plural import plural
 
 
 @click.command(epilog=EPILOG)
@@ -42,6 +43,6 @@ def work(home: Path | None, url: str | None, key: str | None, form: str, requeue
     client = Client.find(settings_of({"home": home}), url, key)
     if requeue:
         went = client.requeue(ids)
-        click.echo(f"{went['work']} works and {went['segments']} segments go again")
+        click.echo(f"queued again: {plural(went['work'], 'work')} and {plural(went['segments'], 'segment')}")
     else:
         show_work(client.work(), form, sys.stdout)

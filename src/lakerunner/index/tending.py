@@ -17,6 +17,7 @@ from lakerunner.index.database import Database
 from lakerunner.index.segments import Segments
 from lakerunner.index.sources import storable
 from lakerunner.model.merging import LEVELS
+from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import TIERS
 from lakerunner.model.time import HOUR_NS, TimeRange
@@ -136,7 +137,7 @@ class Tending:
             ((attempts, state),) = transaction.rows("tending.fail", values)
             if state == "aside":
                 named = {"organization": organization, "ids": list(segments)}
-                why = f"work {work.id} was given up after {attempts} attempts: {reason}"
+                why = f"work {work.id} was given up after {plural(attempts, 'attempt')}: {reason}"
                 transaction.run("tending.set_aside", named | {"reason": storable(why)})
         return attempts, state
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakerunner.model.plural import plural
+
 MAX_REJECTS = 100  # that are kept of one object; all are counted
 MAX_NOTES = 16
 MAX_EXCERPT = 200  # bytes of a rejected line
@@ -43,7 +45,7 @@ class Rejects:
         if not self.first:
             return ""
         first = f"line {self.first[0].line}: {self.first[0].reason}"
-        return first if self.count == 1 else f"{first}; {self.count - 1} further bad lines"
+        return first if self.count == 1 else f"{first}; {plural(self.count - 1, 'further bad line')}"
 
 
 @dataclass(frozen=True)

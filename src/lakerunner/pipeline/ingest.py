@@ -22,6 +22,7 @@ from lakerunner.bus.topics import IngestBox
 from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError, WrongContent
 from lakerunner.model.failpoint import arm, reach
 from lakerunner.model.findings import Findings, Rejects
+from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject, signal_word
@@ -205,7 +206,7 @@ def _refuse_mostly_bad(rejects: Rejects, max_share: float) -> None:
     if rejects.count > max_share * rejects.lines:
         first = rejects.first[0]
         raise Corrupt(
-            f"{rejects.count} of {rejects.lines} lines cannot be read, first line {first.line}: {first.reason}. "
+            f"{rejects.count} of {plural(rejects.lines, 'line')} cannot be read, first line {first.line}: {first.reason}. "
             f"A file is ingested if at most {max_share:.0%} of its lines are bad (bad_lines_max_share)"
         )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from lakerunner.model.plural import plural
 from lakerunner.plan.explain import plan_lines, time_range_text
 from lakerunner.plan.sql import SqlPlan
 from lakerunner.query.account import Account
@@ -65,7 +66,7 @@ def account_lines(account: Account) -> Iterator[str]:
     if account.workers:
         yield "units " + ", ".join(f"{units} on {name}" for name, units in sorted(account.workers.items()))
     for missing in account.missing:
-        yield f"missing {missing.segments} segments of {time_range_text(missing.time)}: {missing.reason}"
+        yield f"missing {plural(missing.segments, 'segment')} of {time_range_text(missing.time)}: {missing.reason}"
     if account.degraded:
         yield f"degraded: {account.degraded}"
     yield from (f"warning: {warning}" for warning in sorted(account.warnings))

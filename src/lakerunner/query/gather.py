@@ -23,6 +23,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Lost, Unavailable, UserError
+from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.sql import Leaf
@@ -68,7 +69,7 @@ class _Task:
 
     def missing(self, error: Exception) -> Missing:
         time = TimeRange(min(s.time.start_ns for s in self.segments), max(s.time.end_ns for s in self.segments))
-        reason = f"broke off after {self.handed} rows: {error}" if self.handed else str(error)
+        reason = f"broke off after {plural(self.handed, 'row')}: {error}" if self.handed else str(error)
         return Missing(len(self.segments), time, reason)
 
     def halves(self) -> list[_Task]:
@@ -209,7 +210,9 @@ class Gather:
             if skipped < batch.num_rows:
                 yield batch.slice(skipped)
         if seen:
-            raise Unavailable(f"query worker {task.worker} returned {seen} rows fewer than the worker it replaced")
+            raise Unavailable(
+                f"query worker {task.worker} returned {plural(seen, 'row')} fewer than the worker it replaced"
+            )
 
     def _whole(self, answer: Answer) -> Iterator[pa.RecordBatch]:
         """The rows when all of them are here: an attempt that fails has handed on none."""

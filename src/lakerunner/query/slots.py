@@ -16,6 +16,7 @@ from threading import Event, Lock
 from uuid import UUID
 
 from lakerunner.model.errors import Busy
+from lakerunner.model.plural import plural
 from lakerunner.query.failures import cancelled
 
 _LOOK_EVERY = 0.05
@@ -68,7 +69,8 @@ class Slots:
             if stopped.is_set() and self._leave(waiter):
                 raise cancelled()
             if time.monotonic() > deadline and self._leave(waiter):
-                raise Busy(f"all {self.at_once} units of the worker were busy for {self._seconds:g} s: try again later")
+                places = f"{self.at_once}, setting worker_units"
+                raise Busy(f"the worker had no free place ({places}) for {self._seconds:g} s: try again later")
         held.callback(partial(self._give_back, organization))
 
     def _stand_in_line(self, organization: UUID) -> _Waiter:
@@ -79,9 +81,8 @@ class Slots:
                 return waiter
             own = sum(one.organization == organization for one in self._queue)
             if len(self._queue) >= self.most_in_line or own >= self.waiting:
-                raise Busy(
-                    f"the worker runs {self._running.total()} units and {len(self._queue)} wait: try again later"
-                )
+                running = plural(self._running.total(), "unit")
+                raise Busy(f"the worker runs {running} and {len(self._queue)} wait: try again later")
             self._queue.append(waiter)
         return waiter
 

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from lakerunner.model.errors import Unavailable, UserError, in_full
 from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
+from lakerunner.model.plural import plural
 from lakerunner.model.source import SEGMENT_PREFIX, Route, Routes, signal_of
 from lakerunner.model.time import ALL_TIME, SECOND_NS, TimeRange, duration_ns
 from lakerunner.objects.open import open_store
@@ -47,8 +48,8 @@ class Counts:
     def sentence(self, *, dry_run: bool) -> str:
         new = "would be announced" if dry_run else "announced"
         return (
-            f"{self.listed} objects listed: {self.new} {new}, {self.known} known, {self.outside} outside the time asked"
-            f" for, {self.strays} not raw telemetry that is ingested, {self.set_aside} set aside"
+            f"{plural(self.listed, 'object')} listed: {self.new} {new}, {self.known} known, {self.outside} outside the "
+            f"time asked for, {self.strays} not raw telemetry that is ingested, {self.set_aside} set aside"
         )
 
 

@@ -23,11 +23,6 @@ def drawn(text: str) -> str:
     return text.translate(_DRAWN)
 
 
-def counted(number: int, noun: str) -> str:
-    """Write a number with what it counts: 1 line, 2 lines, 1,000 lines."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def for_terminal(text: str, output: TextIO) -> str:
     """A machine's format: drawn where a person reads it, exact where it is redirected."""
     return drawn(text) if output.isatty() else text

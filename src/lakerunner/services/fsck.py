@@ -21,6 +21,7 @@ from lakerunner.bus.backlog import backlog
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable, UserError, in_full
 from lakerunner.model.organization import Organization
+from lakerunner.model.plural import plural
 from lakerunner.model.retention import parse_retention
 from lakerunner.objects.open import shared_store
 from lakerunner.services.admin import inspected, organization
@@ -126,8 +127,8 @@ def show(found: Findings, seed: int, asked: Asked, output: TextIO) -> None:
     if found.kept:
         show_rows(_COLUMNS, [asdict(one) for one in in_order(found)], output)
     if (left_out := found.counts.total() - len(found.kept)) > 0:
-        output.write(f"{left_out} more findings are not shown\n")
-    output.write("looked at: " + ", ".join(f"{count} {what}" for what, count in found.looked_at.items()) + "\n")
+        output.write(f"{plural(left_out, 'more finding')} not shown\n")
+    output.write("looked at: " + ", ".join(f"{what} {count}" for what, count in found.looked_at.items()) + "\n")
     if not asked.deep:
         output.write(f"samples were drawn with --seed {seed}; --deep looks at everything\n")
     for said in found.unchecked:

@@ -19,6 +19,7 @@ from lakerunner.index.index import Index
 from lakerunner.index.sources import Arrival
 from lakerunner.model.errors import Conflict, Crashed, Unavailable
 from lakerunner.model.failpoint import reach
+from lakerunner.model.plural import plural
 from lakerunner.model.signal import SignalSpec
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import SECOND_NS
@@ -121,7 +122,7 @@ class Ingest:
 
     def _give_up(self, box: IngestBox, sources: tuple[SourceObject, ...]) -> bool:
         reason = (
-            f"each of the {self._parts.max_attempts} workers that read it alone died of it (out of memory, or a fault "
+            f"{plural(self._parts.max_attempts, 'worker')} that read it alone died of it (out of memory, or a fault "
             "in a library): give the executors more memory, then `lakerunner objects --retry`"
         )
         result = BoxResult((), (), tuple((source, reason) for source in sources))

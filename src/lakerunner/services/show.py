@@ -15,8 +15,9 @@ from typing import Any, TextIO
 import orjson
 
 from lakerunner.model.errors import Corrupt, LakerunnerError, UserError
+from lakerunner.model.plural import plural
 from lakerunner.services.client import Digits, Ended, OnProgress, Output, Row, Rows
-from lakerunner.services.drawn import counted, drawn, for_terminal
+from lakerunner.services.drawn import drawn, for_terminal
 
 TABLE_ROWS = 10_000
 
@@ -69,7 +70,8 @@ def show_work(answer: dict[str, Any], form: str, output: TextIO) -> None:
     if answer["segments"]:
         show_rows(["id", "signal", "tier", "collector", "start", "rows", "reason"], answer["segments"], output)
     waiting = sum(one["state"] == "waiting" for one in works)
-    output.write(f"{waiting} waiting, {len(works) - waiting} set aside, {len(answer['segments'])} segments set aside\n")
+    segments = plural(len(answer["segments"]), "segment")
+    output.write(f"{waiting} waiting, {len(works) - waiting} set aside, {segments} set aside\n")
 
 
 def warn(ended: Ended, say: Callable[[str], None]) -> None:
@@ -81,8 +83,7 @@ def warn(ended: Ended, say: Callable[[str], None]) -> None:
     if not ended.complete:
         say("warning: this answer is NOT COMPLETE. Missing:")
         for one in ended.missing:
-            count = counted(one["segments"], "segment")
-            say(f"  {count} of {one['start']} to {one['end']}: {one['reason']}")
+            say(f"  {plural(one['segments'], 'segment')} of {one['start']} to {one['end']}: {one['reason']}")
 
 
 def error_text(error: LakerunnerError, text: str) -> str:

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakerunner.services.drawn import counted, drawn, for_terminal
+from lakerunner.model.plural import plural
+from lakerunner.services.drawn import drawn, for_terminal
 
 _PAGE_COLUMNS = 200  # where there is no terminal
 _FIXED = ("state", "time", "rows", "bytes", "line", "offset")
@@ -43,7 +44,7 @@ def show_rejects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
     _show_table(("line", "offset", "reason", "begins with"), rows, output)
     rejected, shown = answer["rejected"], len(rejects)
     first = "" if shown == rejected else f"; the first {shown} are shown"
-    output.write(f"{rejected} of {counted(answer['lines'], 'line')} rejected{first}\n")
+    output.write(f"{rejected} of {plural(answer['lines'], 'line')} rejected{first}\n")
 
 
 def _object_cells(one: Mapping[str, Any]) -> list[str]:
@@ -63,9 +64,9 @@ def _remarks(one: Mapping[str, Any]) -> Iterable[str]:
     if one.get("reason"):
         yield one["reason"]
     if one.get("rejected"):
-        yield f"{counted(one['rejected'], 'line')} rejected: see `lakerunner objects rejects KEY`"
+        yield f"{plural(one['rejected'], 'line')} rejected: see `lakerunner objects rejects KEY`"
     for note in one.get("notes", ()):
-        where = f"{counted(note['count'], 'record')}, first in line {note['line']}"
+        where = f"{plural(note['count'], 'record')}, first in line {note['line']}"
         yield f"note: {note['kind']} ({where}): {note['text']}"
 
 

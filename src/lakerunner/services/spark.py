@@ -13,6 +13,7 @@ from threading import Condition, Lock
 from pyspark.sql import SparkSession
 
 from lakerunner.model.errors import LakerunnerError, Unavailable, UserError
+from lakerunner.model.plural import plural
 from lakerunner.objects.open import StoreAddress, with_variables
 from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_queries
 from lakerunner.pipeline.ask.remote import RemoteQueries
@@ -81,7 +82,7 @@ class ProcessSpark:
 
     def _open_again(self, lost: SparkSession) -> SparkSession:
         if not self._state.wait_for(lambda: self._users == 0 or self._session is not lost, _LEAVE_SECONDS):
-            raise Unavailable(f"Spark's Java process has ended, and {self._users} jobs of it have not returned")
+            raise Unavailable(f"Spark's Java process has ended, and {plural(self._users, 'job')} of it did not return")
         if self._session is not None and self._session is not lost:
             return self._session  # opened by another thread meanwhile
         if self._runtime.stopping.is_set():

@@ -23,6 +23,7 @@ from lakerunner.bus.backlog import Backlog, backlog
 from lakerunner.index.index import Index
 from lakerunner.index.inspect import Ended, FailedWork, Level, Past, SourceCount
 from lakerunner.model.errors import Unavailable
+from lakerunner.model.plural import plural
 from lakerunner.model.retention import name_of, parse_retention
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier
 from lakerunner.services.admin import inspected, organization
@@ -99,7 +100,7 @@ def fitting(console: Console, tables: RenderableType) -> RenderableType:
     if len(lines) <= console.height:
         return tables
     parts = [part for line in lines[:room] for part in (*line, Segment.line())]
-    left = Text(f"{len(lines) - room} more lines have no room here: `lakerunner status` shows them", style="bold")
+    left = Text(f"no room for {plural(len(lines) - room, 'more line')}: `lakerunner status` shows all", style="bold")
     return Group(Segments(parts), left)
 
 
@@ -222,7 +223,7 @@ def shown(status: Status) -> Group:
     aside = sum(of.aside for of in status.segments)
     lines = [
         f"written per stored byte: {each}",
-        *([f"{aside} segments are merged no more: `lakerunner work` says why"] if aside else []),
+        *([f"{plural(aside, 'segment')} no longer merged: `lakerunner work` says why"] if aside else []),
     ]
     return Group(queues, lag, segments, sweeper, *map(Text, lines))
 

@@ -12,6 +12,7 @@ from threading import Condition
 from uuid import UUID
 
 from lakerunner.model.errors import Busy, UserError
+from lakerunner.model.plural import plural
 
 
 @dataclass(frozen=True)
@@ -62,4 +63,4 @@ class Shares:
         limits, waited = self._limits, f"and none ended within {self._limits.wait_seconds:g} s: try again later"
         if self._running[organization] >= limits.of_one:
             return f"your organization runs {limits.of_one} in Spark (org_concurrent_spark_queries), {waited}"
-        return f"{limits.in_all} queries run in Spark (query_spark_concurrency), {waited}"
+        return f"Spark runs {plural(limits.in_all, 'query', 'queries')} (query_spark_concurrency), {waited}"

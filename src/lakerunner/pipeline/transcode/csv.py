@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.findings import MAX_EXCERPT
+from lakerunner.model.plural import plural
 from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.delimiters import header_of
 from lakerunner.pipeline.transcode.encodings import as_utf8
@@ -100,7 +101,7 @@ class _Rows:
         except csv.Error as error:
             raise _Broken(f"not CSV: {error}") from None
         if width and len(row) != width:
-            raise _Broken(f"{len(row)} cells, the header has {width}")
+            raise _Broken(f"{plural(len(row), 'cell')}, the header has {width}")
         if self._not_utf8:
             raise Unfit(self._not_utf8)
         return row

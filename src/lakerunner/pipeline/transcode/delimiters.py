@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from lakerunner.model.plural import plural
 from lakerunner.pipeline.transcode.lines import lines
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
@@ -27,10 +28,10 @@ class Header(NamedTuple):
 
     def doubt(self, used: str) -> str:
         """Return the text of a note if the header could be read with another delimiter than this one, else ""."""
-        others = [f"{DELIMITERS[sign]} {self.counts[sign]} times" for sign in DELIMITERS if sign != used]
+        others = [f"{DELIMITERS[sign]} {plural(self.counts[sign], 'time')}" for sign in DELIMITERS if sign != used]
         if not any(self.counts[sign] for sign in DELIMITERS if sign != used):
             return ""
-        found = f"{DELIMITERS[used]} {self.counts[used]} times"
+        found = f"{DELIMITERS[used]} {plural(self.counts[used], 'time')}"
         return f"cells are separated by {DELIMITERS[used]}; the header has {found}, {', '.join(others)}"
 
 

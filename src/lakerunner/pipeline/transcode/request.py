@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.plural import plural
 from lakerunner.model.protobuf import delimited, length
 
 # What the OTLP reader takes of one object. A header, a dictionary or a label set that is written once can come out a
@@ -73,6 +74,6 @@ class Damage:
     def refuse(self) -> None:
         """Corrupt if there is any."""
         if self.further:
-            raise Corrupt(f"{self.first}; {self.further} further bad records")
+            raise Corrupt(f"{self.first}; {plural(self.further, 'further bad record')}")
         if self.first:
             raise Corrupt(self.first)

@@ -22,6 +22,7 @@ from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.index.migrate import load_migrations
 from lakerunner.model.errors import UserError
+from lakerunner.model.plural import plural
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
@@ -76,7 +77,7 @@ class Restore:
             moves = at_once(lambda entry: self._restored(copying, entry), page)
             catalog.move(move for move in moves if move)
             done += len(page)
-            say(f"restored {done} of {total} objects")
+            say(f"restored {done} of {plural(total, 'object')}")
 
     def _restored(self, copying: Copying, entry: Entry) -> tuple[str, str, str, int] | None:
         """Where a raw object is known by its etag: its key, the etag until now, and etag and time from now on."""

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from lakerunner.index.index import Index
 from lakerunner.index.snapshot import Named, Snapshot
 from lakerunner.model.errors import Absent, Corrupt, Unavailable
+from lakerunner.model.plural import plural
 from lakerunner.model.source import SEGMENT_PREFIX
 from lakerunner.objects.open import shared_store
 from lakerunner.objects.store import ObjectStore
@@ -94,7 +95,7 @@ class Backup:
                     return manifest
             absent |= gone
             earlier = [*earlier, catalog.path]
-            say(f"{len(gone)} objects were swept before they were copied: the index is dumped again")
+            say(f"{plural(len(gone), 'object')} swept before the copy: the index is dumped again")
         raise Unavailable(
             f"objects are swept before they are copied, in each of {_TRIES} tries: set sweep_grace_seconds, now "
             f"{self.settings.sweep_grace_seconds:g}, to more than a backup takes"
@@ -151,7 +152,7 @@ class Backup:
             if len(gone) > _MANY:
                 break
             done, done_bytes = done + len(page), done_bytes + sum(entry.size for entry in page)
-            say(f"copied {done} of {files + raws} objects, {done_bytes} of {file_bytes + raw_bytes} bytes")
+            say(f"copied {done} of {plural(files + raws, 'object')}, {done_bytes} of {file_bytes + raw_bytes} bytes")
         return gone
 
     def _manifest(self, catalog: Catalog, name: str, moment: _Moment, request: BackupRequest, lost: int) -> Manifest:

@@ -22,6 +22,7 @@ import numpy as np
 
 from lakerunner.index.inspect import Hour, Tier
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange, hour_of
 from lakerunner.services.checks.finding import ERROR, NOTE, Findings, Lake, Scope
@@ -47,7 +48,7 @@ def check_equal_rows(lake: Lake, scope: Scope, found: Findings) -> None:
     if not scope.deep and len(hours) > scope.sample:
         chosen = sorted(Random(scope.seed).sample(hours, scope.sample))  # noqa: S311 - a sample, no secret
     for place, hour in enumerate(chosen, 1):
-        lake.say(f"{scope.organization.name}: equal rows in {place} of {len(chosen)} hours")
+        lake.say(f"{scope.organization.name}: equal rows in {place} of {plural(len(chosen), 'hour')}")
         found.looked_at["hours compared"] += 1
         with found.attempt(f"equal rows of {scope.organization.name}"):
             _check_hour(lake, scope, hour, found)
@@ -75,7 +76,7 @@ def _check_hour(lake: Lake, scope: Scope, hour: Hour, found: Findings) -> None:
         return
     found.looked_at["rows compared"] += sum(segment.rows for segment in segments)
     if equal and pair is not None:
-        what = f"{equal} rows are in two live segments or more: delivered twice, and not merged"
+        what = f"{plural(equal, 'row')} in two live segments or more: delivered twice, and not merged"
         where = f"{hour.collector}/{hour.signal} {hour_of(hour.time.start_ns):%Y-%m-%d %H}h: {pair[0]}, {pair[1]}"
         found.add(scope.finding(CHECK, NOTE, what, where, _MERGED))
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Absent, Corrupt, Unavailable
+from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import spec_of
 from lakerunner.model.text_index import SIDE_FILE
@@ -71,7 +72,7 @@ def check_files(lake: Lake, scope: Scope, found: Findings) -> None:
             troubles = list(threads.map(lambda segment: _looked_at(lake, scope, segment, found), page))
             _report(lake, scope, page, troubles, found)
             done += len(page)
-            lake.say(f"{scope.organization.name}: files of {done} of {total} segments")
+            lake.say(f"{scope.organization.name}: files of {done} of {plural(total, 'segment')}")
 
 
 def _looked_at(lake: Lake, scope: Scope, segment: Segment, found: Findings) -> list[Trouble]:
@@ -101,7 +102,9 @@ def troubles_of(lake: Lake, segment: Segment, *, deep: bool) -> Iterator[Trouble
     for name, size in _sides(segment).items():
         yield from _side_troubles(lake, segment.side_path(name), size, deep)
     key = segment.path
-    missing = Trouble(Harm.FILE_MISSING, f"the object of a live segment of {segment.rows} rows is not there", key)
+    missing = Trouble(
+        Harm.FILE_MISSING, f"the object of a live segment of {plural(segment.rows, 'row')} is not there", key
+    )
     try:
         size = size_of(lake.store, key)
     except Absent:
@@ -143,7 +146,7 @@ def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[Tr
 def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]:
     spec = spec_of(segment.signal, segment.frequency_ms)
     if footer.num_rows != segment.rows:
-        yield f"it has {footer.num_rows} rows, the index says {segment.rows}"
+        yield f"it has {plural(footer.num_rows, 'row')}, the index says {segment.rows}"
     schema = footer.schema.to_arrow_schema()
     stated = [column.name for column in segment.columns]
     if schema.names != stated:
@@ -193,7 +196,7 @@ def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
         before = keys.slice(keys.num_rows - 1)
         rows += batch.num_rows
     if rows != segment.rows:
-        yield f"{rows} rows can be read, the index says {segment.rows}"
+        yield f"{plural(rows, 'row')} can be read, the index says {segment.rows}"
     if unordered:
         yield f"{unordered} of its rows are out of order: they should be sorted by {', '.join(sort_by)}"
     if first is not None and last is not None:

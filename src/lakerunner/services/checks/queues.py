@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from lakerunner.bus.backlog import Backlog
+from lakerunner.model.plural import plural
 from lakerunner.model.time import DAY_NS, SECOND_NS
 from lakerunner.services.checks.finding import ERROR, NOTE, Finding, Findings, Lake, Scope
 
@@ -38,9 +39,9 @@ def check_sources(lake: Lake, scope: Scope, found: Findings) -> None:
 def check_work(lake: Lake, scope: Scope, found: Findings) -> None:
     for work in lake.index.inspect.failed_work(scope.organization.id):
         aside = work.state == "aside"
-        ended = "are set aside" if aside else "failed and are tried again"
+        ended = "set aside" if aside else "failed, to be tried again"
         to_do = "`lakerunner work` shows them, `lakerunner work --requeue` sends them again" if aside else "wait"
-        what = f"{work.count} boxes {ended}: {work.reason}"
+        what = f"{plural(work.count, 'box', 'boxes')} {ended}: {work.reason}"
         found.add(scope.finding(CHECK_WORK, NOTE, what, work.topic, to_do))
 
 
@@ -53,7 +54,7 @@ def check_outbox(lake: Lake, found: Findings, pause: Callable[[], None]) -> None
     pause()
     for topic, messages, oldest in lake.index.inspect.outbox():
         if before.get(topic) == oldest:
-            what = f"{messages} messages are not relayed"
+            what = f"{plural(messages, 'message')} not relayed"
             to_do = "is a service running? Each of them relays the outbox"
             found.add(Finding(CHECK_OUTBOX, NOTE, "", what, topic, to_do))
 
@@ -63,14 +64,15 @@ def check_bus(backlogs: Sequence[Backlog], found: Findings) -> None:
         found.looked_at["groups of the bus"] += 1
         old = one.age_seconds is not None and one.age_seconds > BUS_SECONDS
         if not one.group and old:
-            what = f"{one.waiting} messages wait for a first reader, the oldest for {_hours(one)}"
+            what = f"{plural(one.waiting, 'message')} without a first reader, the oldest for {_hours(one)}"
             found.add(Finding(CHECK_BUS, NOTE, "", what, one.topic, "start the service that reads this topic"))
         elif one.orphaned:
-            what = f"{one.orphaned} messages are held by sessions of group {one.group} that are gone"
+            what = f"{plural(one.orphaned, 'message')} held by sessions of group {one.group} that are gone"
             to_do = "start a member of the group: it takes them over"
             found.add(Finding(CHECK_BUS, NOTE, "", what, one.topic, to_do))
         elif old:
-            what = f"group {one.group} has {one.waiting} messages waiting and {one.claimed} held, since {_hours(one)}"
+            waiting = plural(one.waiting, "message")
+            what = f"group {one.group} has {waiting} waiting and {one.claimed} held, since {_hours(one)}"
             found.add(Finding(CHECK_BUS, NOTE, "", what, one.topic, f"is `lakerunner {one.group}` running, and well?"))
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from lakerunner.model.errors import Absent
+from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.source import SEGMENT_PREFIX
 from lakerunner.model.time import SECOND_NS
@@ -45,12 +46,13 @@ def check_strays(lake: Lake, scope: Scope, found: Findings) -> None:
     prefix = f"{SEGMENT_PREFIX}{scope.organization.id}/"
     for page in batches(lake.store.list(prefix)):
         _look_at(lake, scope, page, found, tally)
-        lake.say(f"{scope.organization.name}: {found.looked_at['objects']} objects below {SEGMENT_PREFIX}")
+        lake.say(f"{scope.organization.name}: {plural(found.looked_at['objects'], 'object')} below {SEGMENT_PREFIX}")
     if tally.young:
-        what = f"{tally.young} young objects are not known to the index: work that is about to be committed, or was cut"
+        young = plural(tally.young, "young object")
+        what = f"{young} not known to the index: work that is about to be committed, or was cut"
         found.add(scope.finding(CHECK, NOTE, what, tally.newest, "nothing: the sweeper takes what is left over"))
     if tally.ended:
-        what = f"{tally.ended} objects of replaced or expired segments are there past the grace time"
+        what = f"{plural(tally.ended, 'object')} of replaced or expired segments past the grace time"
         found.add(scope.finding(CHECK, NOTE, what, tally.oldest, _SWEEP))
 
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from lakerunner.index.index import Index
 from lakerunner.index.inspect import Tier
 from lakerunner.model.errors import Absent, Corrupt
+from lakerunner.model.plural import plural
 from lakerunner.model.retention import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ROLLUPS, SCOPES
@@ -108,7 +109,7 @@ def check_windows(lake: Lake, scope: Scope, horizon: Horizon, recompute: Recompu
     limit = None if scope.deep else scope.sample
     ids = lake.index.inspect.rolled(scope.organization.id, TIERS[-1], scope.seed, limit)
     for place, id_ in enumerate(ids, 1):
-        lake.say(f"{scope.organization.name}: windows of {place} of {len(ids)} segments")
+        lake.say(f"{scope.organization.name}: windows of {place} of {plural(len(ids), 'segment')}")
         with found.attempt(f"rollups of {scope.organization.name}"):
             try:
                 _check_segment(lake, scope, horizon, recompute, id_, found)
@@ -193,9 +194,10 @@ def compared(expected: pa.Table, stored: list[tuple[Segment, pa.Table]]) -> list
             held[windows[known]] = len(rows)
             rows.append((segment, batch.filter(pa.array(known)), windows[known]))
     troubles = []
+    windows_in_all = plural(len(keys), "window")
     missing = np.flatnonzero(held < 0)
     if len(missing):
-        troubles.append(f"{len(missing)} of {len(keys)} windows are missing, the first {_name(wanted, missing[0])}")
+        troubles.append(f"{len(missing)} of {windows_in_all} missing, the first {_name(wanted, missing[0])}")
     wrong: dict[str, list[int]] = {}
     for number, (segment, batch, windows) in enumerate(rows):
         counts = _last_of_each(windows) & (held[windows] == number)
@@ -206,7 +208,7 @@ def compared(expected: pa.Table, stored: list[tuple[Segment, pa.Table]]) -> list
     for name, windows_wrong in wrong.items():
         if windows_wrong:
             first = _name(wanted, min(windows_wrong))
-            troubles.append(f"{name} of {len(windows_wrong)} of {len(keys)} windows is not what it is made of, {first}")
+            troubles.append(f"{name} of {len(windows_wrong)} of {windows_in_all} is not what it is made of, {first}")
     return troubles
 
 

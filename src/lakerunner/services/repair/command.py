@@ -19,6 +19,7 @@ import orjson
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Unavailable, UserError, in_full
 from lakerunner.model.failpoint import arm
+from lakerunner.model.plural import plural
 from lakerunner.objects.open import shared_store
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.ingest import IngestLimits
@@ -29,7 +30,7 @@ from lakerunner.services.drawn import drawn, for_terminal
 from lakerunner.services.ground import store_address
 from lakerunner.services.progress import progress
 from lakerunner.services.repair.lost import Tools, find_lost, units_of
-from lakerunner.services.repair.mend import Mended, counted, mend
+from lakerunner.services.repair.mend import Mended, mend
 from lakerunner.services.sweeper import this_process
 from lakerunner.settings import Settings
 
@@ -120,7 +121,7 @@ def _show_end(mended: list[Mended], request: RepairRequest, output: TextIO) -> N
         output.write("nothing to repair\n")
         return
     would = " would be" if request.dry_run else ""
-    ended = f"{counted(segments, 'segment')}{would} repaired, {counted(rows, 'row')}{would} restored"
+    ended = f"{plural(segments, 'segment')}{would} repaired, {plural(rows, 'row')}{would} restored"
     left = sum(len(one.unit.lost) for one in mended if not one.whole)
     output.write(f"{ended}{f', {left:,} not whole' if left else ''}\n")
 

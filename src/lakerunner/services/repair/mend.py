@@ -17,6 +17,7 @@ from uuid import UUID
 from lakerunner.index.commit import Commit
 from lakerunner.model.errors import Conflict, Corrupt
 from lakerunner.model.failpoint import reach
+from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.pipeline.compact import merge_segments
 from lakerunner.pipeline.merge.scratch import scratch
@@ -71,7 +72,7 @@ def _mended(tools: Tools, unit: Unit, damaged: Collection[UUID]) -> Mended:
         return _restored(tools, unit, damaged)
     windows = make_windows(tools, unit, damaged)
     would = "would make" if tools.dry_run else "made"
-    did = f"{would} {counted(windows.rows, 'window')} again from {counted(windows.sources, 'segment')}"
+    did = f"{would} {plural(windows.rows, 'window')} again from {plural(windows.sources, 'segment')}"
     return Mended(unit, did)
 
 
@@ -86,7 +87,7 @@ def _equal_segment(tools: Tools, unit: Unit) -> Mended | None:
     except Corrupt:
         return None
     would = "would make it" if tools.dry_run else "made it"
-    return Mended(unit, f"{would} again from the segment's {counted(unit.rows, 'row')}")
+    return Mended(unit, f"{would} again from the segment's {plural(unit.rows, 'row')}")
 
 
 def _restored(tools: Tools, unit: Unit, damaged: Collection[UUID]) -> Mended:
@@ -97,7 +98,7 @@ def _restored(tools: Tools, unit: Unit, damaged: Collection[UUID]) -> Mended:
         whole = found.rows == unit.rows or _came_twice(unit, found)
         differs = any(one.harm is Harm.DIFFERS for lost in unit.lost for one in lost.troubles)
         if not found.rows or (not whole and (differs or unit.lost[0].whole_file)):
-            left = f"not repaired: {found.rows:,} of {counted(unit.rows, 'row')} found; {reason}"
+            left = f"not repaired: {found.rows:,} of {plural(unit.rows, 'row')} found; {reason}"
             return Mended(unit, "", reason=left, whole=False, changed=False)
         parts = [replace(one, ingested=unit.ingested, rolled=unit.first.rolled, level=0) for one in found.segments]
         made = write_again(_work(unit, parts), search.scratch, tools.merge, directory)
@@ -122,10 +123,10 @@ def _commit(tools: Tools, unit: Unit, made: tuple[Segment, ...]) -> None:
 
 def _did(tools: Tools, unit: Unit, found: Found) -> str:
     would = "would restore" if tools.dry_run else "restored"
-    origins = [counted(found.objects, "raw object")] if found.objects else []
+    origins = [plural(found.objects, "raw object")] if found.objects else []
     if found.salvaged:
         origins.append("the sound part of the file")
-    return f"{would} {found.rows:,} of {counted(unit.rows, 'row')} from {' and '.join(origins)}"
+    return f"{would} {found.rows:,} of {plural(unit.rows, 'row')} from {' and '.join(origins)}"
 
 
 def _reason(unit: Unit, found: Found) -> str:
@@ -136,19 +137,14 @@ def _reason(unit: Unit, found: Found) -> str:
     if found.rejected:
         some = "; ".join(f"raw object {one.key}: {one.reason}" for one in found.rejected[:_NAMED])
         more = f"; and {len(found.rejected) - _NAMED:,} more raw objects" if len(found.rejected) > _NAMED else ""
-        return f"{counted(left, 'row')} lost: {some}{more}"
+        return f"{plural(left, 'row')} lost: {some}{more}"
     if _came_twice(unit, found):
-        return f"{counted(left, 'row')} came twice, and other segments have them"
+        return f"{plural(left, 'row')} came twice, and other segments have them"
     if found.complete:
-        return f"{counted(left, 'row')} lost: no raw object that the index knows has them"
-    return f"{counted(left, 'row')} lost: they are not in the last {MOST_OBJECTS:,} raw objects before it"
+        return f"{plural(left, 'row')} lost: no raw object that the index knows has them"
+    return f"{plural(left, 'row')} lost: they are not in the last {MOST_OBJECTS:,} raw objects before it"
 
 
 def _came_twice(unit: Unit, found: Found) -> bool:
     """Whether all rows of all raw objects are there, and so what is missing is there too."""
     return found.complete and not found.rejected and found.elsewhere >= unit.rows - found.rows
-
-
-def counted(count: int, noun: str) -> str:
-    """Return the count and its noun, as people write them."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -13,6 +13,7 @@ from lakerunner.index.index import Index
 from lakerunner.model.errors import UserError
 from lakerunner.model.failpoint import arm
 from lakerunner.model.organization import Organization
+from lakerunner.model.plural import plural
 from lakerunner.model.retention import NAMES, Kept, duration_text, kept_named, parse_retention
 from lakerunner.model.time import SECOND_NS
 from lakerunner.objects.open import open_store, shared_store
@@ -73,7 +74,8 @@ def run_sweep(settings: Settings, say: Say, *, dry_run: bool, verbose: bool, for
             if not report.stopped:
                 vacuum(index, report.rows)
         show_report(report, _names(index), sys.stdout)
-        say(f"{report.objects} objects of {report.bytes} bytes deleted, {sum(report.rows.values())} rows forgotten")
+        rows = plural(sum(report.rows.values()), "row")
+        say(f"{plural(report.objects, 'object')} of {plural(report.bytes, 'byte')} deleted, {rows} forgotten")
         return _ended(report, say)
 
 
