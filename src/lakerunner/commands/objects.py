@@ -10,6 +10,7 @@ import click
 from lakerunner.commands.options import EPILOG, settings_of
 from lakerunner.commands.options import home as home_option
 from lakerunner.model.errors import NotFound
+from lakerunner.model.plural import plural
 from lakerunner.services.drawn import drawn
 
 if TYPE_CHECKING:

@@ -206,8 +206,8 @@ def _refuse_mostly_bad(rejects: Rejects, max_share: float) -> None:
     if rejects.count > max_share * rejects.lines:
         first = rejects.first[0]
         raise Corrupt(
-            f"{rejects.count} of {plural(rejects.lines, 'line')} cannot be read, first line {first.line}: {first.reason}. "
-            f"A file is ingested if at most {max_share:.0%} of its lines are bad (bad_lines_max_share)"
+            f"{rejects.count} of {plural(rejects.lines, 'line')} cannot be read, first line {first.line}: "
+            f"{first.reason}. A file is ingested if at most {max_share:.0%} of its lines are bad (bad_lines_max_share)"
         )
 
 
