@@ -13,7 +13,7 @@ from lakerunner.commands.access import keys, orgs
 from lakerunner.commands.backup import backup, restore
 from lakerunner.commands.cardinality import cardinality
 from lakerunner.commands.objects import objects
-from lakerunner.commands.operate import fsck, status
+from lakerunner.commands.operate import fsck, repair, status
 from lakerunner.commands.options import EPILOG, settings_to_run, stopped_by_ctrl_c
 from lakerunner.commands.options import home as _home
 from lakerunner.commands.options import settings_of as _settings
@@ -336,6 +336,7 @@ cli.add_command(restore)
 cli.add_command(cardinality)
 cli.add_command(fsck)
 cli.add_command(objects)
+cli.add_command(repair)
 cli.add_command(status)
 cli.add_command(work)
 cli.add_command(orgs)

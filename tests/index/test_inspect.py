@@ -1,4 +1,4 @@
-"""What fsck and status ask of the index."""
+"""What fsck, repair and status ask of the index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from index_values import ACME, OTHER, arrival, segment, source
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
-from lakerunner.index.inspect import Ended, FailedWork, Hour, Level, Past, SourceCount, Tier
+from lakerunner.index.inspect import Birth, Ended, FailedWork, Hour, Level, Past, SourceCount, Tier
 from lakerunner.model.retention import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import HOUR_NS, TimeRange
@@ -160,3 +160,46 @@ def test_failed_work_and_the_outbox(index: Index) -> None:
     ((topic, messages, oldest),) = index.inspect.outbox()
     assert (topic, messages) == ("objstore.ingest.logs", 2)
     assert oldest > 0
+
+
+def test_the_objects_and_holders_of_a_segments_rows(index: Index) -> None:
+    """A segment that was never merged came in with its objects, a merged one after them."""
+    objects = [source(number, key=f"k{number}") for number in range(3)]
+    index.sources.announce([arrival(one) for one in objects])
+    tier, time = Tier(ACME.id, "c", "logs", 0), TimeRange(0, 10)
+    made = [segment(f"s{number}", 0, 10) for number in range(3)]
+    beside = segment("beside", 0, 10)
+    index.commit(Commit((made[0], beside), (objects[0],), ()))
+    index.commit(Commit((made[1],), (objects[1],), ()))
+    merged = segment("merged", 0, 10, level=1)
+    commit(index, merged, replaced=(made[1].id,))
+    index.commit(Commit((made[2],), (objects[2],), ()))
+    born = index.inspect.born([made[0].id, merged.id])
+
+    def keys(birth: Birth, limit: int = 10) -> list[str]:
+        return [one.source.key for one in index.inspect.sources_until(tier, birth, limit)]
+
+    def holders(birth: Birth) -> set[UUID]:
+        return {one.id for one in index.inspect.holders(tier, time, birth, [made[0].id])}
+
+    assert keys(Birth(born[made[0].id], exact=True)) == ["k0"]
+    assert keys(Birth(born[merged.id], exact=False)) == ["k1", "k0"]
+    assert keys(Birth(born[merged.id], exact=False), limit=1) == ["k1"]
+    assert holders(Birth(born[made[0].id], exact=True)) == {beside.id, merged.id}
+    assert holders(Birth(born[merged.id], exact=False)) == {beside.id, merged.id}
+    assert index.inspect.sources_until(Tier(OTHER.id, "c", "logs", 0), Birth(born[merged.id], exact=False), 10) == []
+
+
+def test_what_a_repair_commits_is_as_old_as_what_was_lost(index: Index) -> None:
+    lost, new = segment("lost"), segment("new")
+    commit(index, lost)
+    born = index.inspect.born([lost.id])[lost.id]
+    index.commit(Commit((new,), (), (), (lost.id,), repaired=True))
+    assert index.inspect.born([new.id]) == {new.id: born}
+
+
+def test_one_repair_at_a_time(index: Index) -> None:
+    with index.inspect.repairing("one") as first, index.inspect.repairing("other") as second:
+        assert (first, second) == (True, False)
+    with index.inspect.repairing("later") as third:
+        assert third

@@ -53,6 +53,33 @@ def fsck(org: str | None, home: Path | None, store: str | None, **options: Any) 
 
 @click.command(epilog=EPILOG)
 @home_option
+@store_option
+@click.option("--org", help="Only this organization, by id or name; default: all.")
+@click.option("--dry-run", is_flag=True, help="Show what would be repaired; change nothing.")
+@click.option("--json", "json", is_flag=True, help="One JSON object.")
+def repair(org: str | None, home: Path | None, store: str | None, **options: Any) -> None:
+    """Restore lost and damaged segments from raw objects. It may run beside all services.
+
+    Reads every file of every live segment, as `lakerunner fsck --deep` does. For each one that is missing or damaged,
+    it ingests the raw objects again and restores exactly the rows that are missing; rollups, text indexes and other
+    side files are made again. If it is killed, run it again.
+
+    \b
+    lakerunner repair --dry-run           what would be repaired
+    lakerunner repair --org acme          one organization
+
+    \b
+    Exit codes: 0 all is whole, 1 not all could be repaired (the lines say why), 2 wrong usage, 3 the store or the
+    index is away, or another repair is running.
+    """
+    from lakerunner.services.repair.command import RepairRequest, run_repair
+
+    settings = settings_of({"home": home, "store": store})
+    sys.exit(run_repair(settings, RepairRequest(org, **options), sys.stdout, sys.stderr))
+
+
+@click.command(epilog=EPILOG)
+@home_option
 @click.option("--org", help="Only this organization's objects and segments, by id or name; default: all.")
 @click.option(
     "--watch",

@@ -28,7 +28,7 @@ class Commit:
     what is known of sources that are done: with a rejected line they are partial. `rerouted` stay seen, and are asked
     for as of another signal. `rolled` are segments whose rows the new windows hold, `basis` all that these were made
     of; `rolled_of` says whose they are, as there may be no window to tell. `contiguous`: those replaced must be
-    neighbours in the order of `ingested`."""
+    neighbours in the order of `ingested`. `repaired`: those replaced were lost, and the new ones are as old as they."""
 
     segments: tuple[Segment, ...]
     done: tuple[SourceObject, ...]
@@ -39,6 +39,7 @@ class Commit:
     basis: segment_rows.Basis | None = None
     rolled_of: UUID | None = None
     contiguous: bool = False
+    repaired: bool = False
     findings: tuple[tuple[SourceObject, Findings], ...] = ()
     rerouted: tuple[Arrival, ...] = ()
 
@@ -72,6 +73,8 @@ def write(transaction: Transaction, commit: Commit) -> None:
         segment_rows.replace(transaction, commit.organization, commit.replaced)
         segment_rows.roll(transaction, commit.organization, commit.rolled)
         segment_rows.insert(transaction, commit.segments, commit.replaced)
+        if commit.repaired:
+            segment_rows.keep_birth(transaction, commit.segments, commit.replaced)
     _finish_sources(transaction, commit, ids)
     _reroute(transaction, commit.rerouted, ids)
     if commit.messages:

@@ -1,4 +1,4 @@
-"""What those who look after the lake ask of the index: `lakerunner fsck` and `lakerunner status`. Reads only.
+"""What those who look after the lake ask of the index: `lakerunner fsck`, `repair` and `status`. Reads only.
 
 What always holds: an answer is bounded or a page, but for hours and counts, which are few; every question about rows is
 one organization's. Ages are seconds by the server's clock.
@@ -7,12 +7,16 @@ one organization's. Ages are seconds by the server's clock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from lakerunner.index.database import Database
 from lakerunner.index.segments import Segments
+from lakerunner.index.singleton import singleton
+from lakerunner.index.sources import SourceRecord, record_of
 from lakerunner.model.retention import Retention
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import HOUR_NS, SECOND_NS, TimeRange
@@ -99,6 +103,15 @@ class Past:
     bytes: int
 
 
+@dataclass(frozen=True)
+class Birth:
+    """When segments of raw rows came into the index. `exact`: with the raw objects that they hold rows of, else after
+    them: they were merged."""
+
+    born: datetime
+    exact: bool
+
+
 class Inspect:
     def __init__(self, database: Database, segments: Segments) -> None:
         self._database = database
@@ -125,6 +138,28 @@ class Inspect:
         """(state, seconds since it is live no more) of those that the index knows."""
         rows = self._database.rows("inspect.states", {"ids": list(ids)})
         return {id_: (state, seconds) for id_, state, seconds in rows}
+
+    def born(self, ids: Iterable[UUID]) -> dict[UUID, datetime]:
+        """When each of these came into the index."""
+        return dict(self._database.rows("inspect.born", {"ids": list(ids)}))
+
+    def sources_until(self, tier: Tier, birth: Birth, limit: int) -> list[SourceRecord]:
+        """Raw objects of the tier's collector and signal whose rows segments of this birth may hold, the latest
+        first."""
+        values = vars(tier) | vars(birth) | {"limit": limit}
+        return [record_of(row) for row in self._database.rows("inspect.sources_until", values)]
+
+    def holders(self, tier: Tier, time: TimeRange, birth: Birth, without: Iterable[UUID]) -> list[Segment]:
+        """Live segments with rows in this time that may be of the same raw objects as segments of this birth, but for
+        these."""
+        values = vars(tier) | vars(birth) | {"start_ns": time.start_ns, "end_ns": time.end_ns}
+        return self._segments("inspect.holders", values | {"without": list(without)})
+
+    @contextmanager
+    def repairing(self, holder: str) -> Iterator[bool]:
+        """Whether nobody else repairs this lake until the block ends."""
+        with singleton(self._database, "lakerunner repair", holder) as lock:
+            yield lock is not None
 
     def doubled(self, organization: UUID, limit: int = PAGE) -> list[tuple[UUID, str, str, UUID]]:
         """(segment, collector, signal, input) of live segments one of whose inputs is live too."""

@@ -127,6 +127,11 @@ def replace(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -
         raise Conflict(f"a segment to replace is not live any more: one of {_names(old)}")
 
 
+def keep_birth(transaction: Transaction, segments: Iterable[Segment], lost: Iterable[UUID]) -> None:
+    """Give the segments the time of birth of the lost ones whose rows they have."""
+    transaction.run("segments.keep_birth", {"ids": [one.id for one in segments], "lost": list(lost)})
+
+
 def roll(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
     """Conflict if one of them is not a live segment of the organization."""
     old = set(ids)

@@ -80,7 +80,7 @@ class Sources:
     def overdue(self, seconds: float, *, limit: int = 1000) -> SourceRecords:
         """Seen so long ago and still not ended, oldest first: their message may have been lost on the bus."""
         values = {"seconds": seconds, "limit": limit}
-        return [_record(row) for row in self._database.rows("source_objects.overdue", values)]
+        return [record_of(row) for row in self._database.rows("source_objects.overdue", values)]
 
     def remind(self, arrivals: Sequence[Arrival], seconds: float) -> int:
         """How many of these are overdue: they are asked for again, and count as seen just now."""
@@ -178,7 +178,7 @@ class Sources:
         what their keys begin with, or a pattern with `*` and `?`."""
         values = {"state": state, "organization": organization, "unplaced": unplaced, "limit": limit}
         pattern = None if key is None else _like(key)
-        return [_record(row) for row in self._database.rows("source_objects.list", values | {"pattern": pattern})]
+        return [record_of(row) for row in self._database.rows("source_objects.list", values | {"pattern": pattern})]
 
     def rejects(self, key: str, organization: UUID, *, unplaced: bool = False) -> tuple[str, Rejects] | None:
         """(etag, rejects) of the newest version of this object that has rejected lines."""
@@ -239,7 +239,8 @@ def _arrays(arrivals: Sequence[Arrival]) -> dict[str, Any]:
     }
 
 
-def _record(row: tuple[Any, ...]) -> SourceRecord:
+def record_of(row: tuple[Any, ...]) -> SourceRecord:
+    """Return the record of a row that `source_objects.list` selects."""
     (
         bucket,
         key,

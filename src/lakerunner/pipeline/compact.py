@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from lakerunner.model.errors import Corrupt
@@ -22,7 +22,7 @@ from lakerunner.model.failpoint import arm, reach
 from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import spec_of
 from lakerunner.objects.open import StoreAddress, shared_store
-from lakerunner.objects.store import ObjectStore
+from lakerunner.objects.store import SegmentStore
 from lakerunner.pipeline.job import run
 from lakerunner.pipeline.merge.opened import Damaged, side_of
 from lakerunner.pipeline.merge.rows import merged, open_segments
@@ -85,6 +85,13 @@ class Outcome:
     damaged: UUID | None = None
 
 
+class MergeStore(SegmentStore, Protocol):
+    """What a merge takes of a store: it reads segments and writes files."""
+
+    def put_file(self, key: str, path: Path) -> None:
+        """As ObjectStore has it."""
+
+
 def compact(
     spark: SparkSession, works: Sequence[CompactWork], address: StoreAddress, limits: CompactLimits
 ) -> list[Outcome]:
@@ -100,16 +107,20 @@ def compact_work(work: CompactWork, address: StoreAddress, limits: CompactLimits
     reach("before-merge", str(work.segments[0].id))
     try:
         with scratch() as directory:
-            return Outcome(tuple(_segments(work, store, limits, directory)))
+            return Outcome(tuple(merge_segments(work, store, limits, directory)))
     except Damaged as error:
         return Outcome((), str(error), error.segment)
     except Corrupt as error:
         return Outcome((), str(error))
 
 
-def _segments(work: CompactWork, store: ObjectStore, limits: CompactLimits, directory: Path) -> Iterator[Segment]:
+def merge_segments(
+    work: CompactWork, store: MergeStore, limits: CompactLimits, directory: Path, *, dedupe: bool = True
+) -> Iterator[Segment]:
+    """Write the segments of one merge; each is in the store when it is yielded. Without `dedupe` rows that came twice
+    stay."""
     spec = spec_of(work.signal, work.frequency_ms)
-    rows = merged(spec, open_segments(store, work.segments, directory), limits.memory)
+    rows = merged(spec, open_segments(store, work.segments, directory), limits.memory, dedupe=dedupe)
     sample = rows.sample()
     groups = Groups(rows, spec)
     newest = max(one.ingested for one in work.segments)

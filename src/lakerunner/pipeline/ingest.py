@@ -98,6 +98,14 @@ def ingest_group(
     return _joined([*results, _ended(failed, box.signal)])
 
 
+def read_object(
+    store: ObjectStore, source: SourceObject, signal: str, limits: IngestLimits, mappings: Mappings = NO_MAPPINGS
+) -> Raw:
+    """Return the content of one object as a box has it. Absent if it is gone, Corrupt or UserError if it cannot be read
+    or is another one by now."""
+    return _unpacked(source, _read(store, source, limits), signal, limits, mappings)
+
+
 Failure = tuple[SourceObject, Exception]
 
 

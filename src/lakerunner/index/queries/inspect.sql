@@ -1,4 +1,4 @@
--- What `lakerunner fsck` and `lakerunner status` ask. Reads only.
+-- What `lakerunner fsck`, `lakerunner repair` and `lakerunner status` ask. Reads only.
 
 -- name: live
 -- Live segments of an organization in the order of their ids, a page at a time.
@@ -165,3 +165,32 @@ WHERE s.state = 'live' AND (%(organization)s::uuid IS NULL OR s.organization = %
   AND s.end_ns <= %(now_ns)s
       - CASE WHEN r.organization IS NULL THEN d.seconds ELSE r.seconds END::numeric * 1000000000
 GROUP BY 1, 2 ORDER BY 1, 2
+
+-- name: born
+SELECT id, created_at FROM lrdb.segments WHERE id = ANY(%(ids)s::uuid[])
+
+-- name: sources_until
+-- Raw objects that gave rows and ended until `born`, the latest first; with it if `exact`: then whose they are is clear,
+-- even of one that was never announced.
+SELECT bucket, key, etag, size, modified_ns, organization, collector, signal, state, reason, seen_at, ended_at,
+       rows, coalesce(rejected, 0), notes
+FROM lrdb.source_objects
+WHERE organization = %(organization)s AND state IN ('done', 'partial') AND coalesce(rows, 1) > 0
+  AND CASE WHEN %(exact)s THEN ended_at = %(born)s AND coalesce(collector, %(collector)s) = %(collector)s
+                               AND coalesce(signal, %(signal)s) = %(signal)s
+           ELSE ended_at <= %(born)s AND collector = %(collector)s AND signal = %(signal)s END
+ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
+
+-- name: holders
+-- Live segments of raw rows with a row in the range that may hold rows of objects that ended until `born`, or with it if
+-- `exact`. One that was never merged holds rows of the objects of its own commit.
+SELECT id, organization, collector, signal, start_ns, end_ns, rows, bytes, sort_version, frequency_ms, level,
+       statistics, '{}'::bigint[] AS fingerprints, ingested, rolled, column_set
+FROM lrdb.segments
+WHERE organization = %(organization)s AND collector = %(collector)s AND signal = %(signal)s
+  AND frequency_ms = 0 AND state = 'live' AND start_ns < %(end_ns)s AND end_ns > %(start_ns)s
+  AND id <> ALL(%(without)s::uuid[])
+  AND CASE WHEN level > 0 THEN NOT %(exact)s OR created_at > %(born)s
+           WHEN %(exact)s THEN created_at = %(born)s
+           ELSE created_at <= %(born)s END
+ORDER BY ingested, id

@@ -31,6 +31,12 @@ WITH rolled AS (
 )
 UPDATE lrdb.segments AS s SET rolled = true FROM rolled AS r WHERE s.id = r.id
 
+-- name: keep_birth
+-- Repaired segments are as old as those whose rows they have: by that time their raw objects are found.
+UPDATE lrdb.segments
+SET created_at = (SELECT min(created_at) FROM lrdb.segments WHERE id = ANY(%(lost)s::uuid[]))
+WHERE id = ANY(%(ids)s::uuid[])
+
 -- name: lock_tier
 -- One commit of windows of a collector's tier at a time: each sees what the one before it made of.
 SELECT pg_advisory_xact_lock(hashtextextended(%(tier)s, 7))

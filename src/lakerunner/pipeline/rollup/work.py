@@ -29,8 +29,8 @@ from lakerunner.model.signal import METRICS, ROLLUPS, spec_of
 from lakerunner.model.tier import window_end
 from lakerunner.model.time import MIN_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
-from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.compact import CompactLimits, Outcome
+from lakerunner.objects.store import SegmentStore
+from lakerunner.pipeline.compact import CompactLimits, MergeStore, Outcome
 from lakerunner.pipeline.merge.opened import Damaged, explained, side_of
 from lakerunner.pipeline.merge.rows import Merged, Opened, merged, open_segments
 from lakerunner.pipeline.merge.scratch import scratch
@@ -49,7 +49,8 @@ class RollupWork:
     """From segments of `frequency_ms` (0: raw) to windows of `target_frequency_ms`. `touched` are the new ones,
     `sources` all live ones of the organization's collector and frequency that have rows in `span`, `touched` among
     them, by `ingested`. Windows that begin before `whole_from_ns` may have lost rows to retention: those that `made`,
-    the live segments of the target, have are left as they are."""
+    the live segments of the target, have are left as they are. `lost` are segments of the target whose windows these
+    are in the place of."""
 
     organization: UUID
     collector: str
@@ -59,6 +60,7 @@ class RollupWork:
     sources: tuple[Segment, ...]
     whole_from_ns: int = MIN_NS
     made: tuple[Segment, ...] = ()
+    lost: tuple[UUID, ...] = ()
 
     @property
     def time(self) -> TimeRange:
@@ -84,21 +86,23 @@ def rollup_work(work: RollupWork, address: StoreAddress, limits: CompactLimits) 
     store = shared_store(address)
     try:
         with scratch() as directory:
-            return Outcome(tuple(_written(work, store, directory, limits)))
+            return Outcome(tuple(write_windows(work, store, directory, limits)))
     except Damaged as error:
         return Outcome((), str(error), error.segment)
     except Corrupt as error:
         return Outcome((), str(error))
 
 
-def recomputed(work: RollupWork, store: ObjectStore, directory: Path) -> pa.Table:
+def recomputed(work: RollupWork, store: SegmentStore, directory: Path) -> pa.Table:
     """The rows that the work makes, without writing them. What it puts into the directory is gone afterwards."""
     with tempfile.TemporaryDirectory(dir=directory) as own:
         rows, fold = _folding(work, store, Path(own), _MEMORY)
         return pa.Table.from_batches(fold.windows(rows), fold.schema)
 
 
-def _written(work: RollupWork, store: ObjectStore, directory: Path, limits: CompactLimits) -> Iterator[Segment]:
+def write_windows(work: RollupWork, store: MergeStore, directory: Path, limits: CompactLimits) -> Iterator[Segment]:
+    """Write the segments of the windows; each is in the store when it is yielded. Corrupt if a source cannot be
+    read."""
     rows, fold = _folding(work, store, directory, limits.memory)
     columns = _columns(fold.schema, rows)
     tier = work.target_frequency_ms
@@ -123,7 +127,7 @@ def _written(work: RollupWork, store: ObjectStore, directory: Path, limits: Comp
             number += 1
 
 
-def _folding(work: RollupWork, store: ObjectStore, directory: Path, memory: int) -> tuple[Merged, Fold]:
+def _folding(work: RollupWork, store: SegmentStore, directory: Path, memory: int) -> tuple[Merged, Fold]:
     """(the rows that make the windows, how they become windows)."""
     opened = open_segments(store, work.sources, directory)
     spec = spec_of(METRICS.name, work.frequency_ms)
@@ -132,7 +136,7 @@ def _folding(work: RollupWork, store: ObjectStore, directory: Path, memory: int)
     return rows, Fold(work.frequency_ms, work.target_frequency_ms, rows.schema, SentSeries(work, store))
 
 
-def _wanted(work: RollupWork, opened: list[Opened], store: ObjectStore, directory: Path) -> Any:
+def _wanted(work: RollupWork, opened: list[Opened], store: SegmentStore, directory: Path) -> Any:
     """Which rows count; None: all, as every source is new."""
     new = {segment.id for segment in work.touched}
     if all(segment.id in new for segment in work.sources) and not work.made:
@@ -154,14 +158,16 @@ def _segment_id(work: RollupWork, period: int, number: int) -> UUID:
     whose = str(work.organization), work.collector, work.target_frequency_ms, ROLLUPS.sort_version
     touched, sources, made = ([str(segment.id) for segment in some] for some in (work.touched, work.sources, work.made))
     left = (work.whole_from_ns, made) if made else ()
-    return segment_id("rollup", *whose, sorted(touched), sources, period, number, *left)
+    # Windows that are made again may be of the very work that made the lost ones, whose ids are taken.
+    lost = (sorted(map(str, work.lost)),) if work.lost else ()
+    return segment_id("rollup", *whose, sorted(touched), sources, period, number, *left, *lost)
 
 
 class SentSeries:
     """Of series, which Prometheus sent itself, as the tables of series of the sources say. These are read when they are
     first asked for, which few segments make necessary."""
 
-    def __init__(self, work: RollupWork, store: ObjectStore) -> None:
+    def __init__(self, work: RollupWork, store: SegmentStore) -> None:
         self._segments = work.sources
         self._store = store
         self._sent: Any = None

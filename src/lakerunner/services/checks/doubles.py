@@ -19,21 +19,17 @@ from random import Random
 from uuid import UUID
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakerunner.index.inspect import Hour, Tier
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import spec_of
 from lakerunner.model.time import TimeRange, hour_of
 from lakerunner.services.checks.finding import ERROR, NOTE, Findings, Lake, Scope
-from lakerunner.services.checks.reading import batches, opened
-from lakerunner.services.checks.row_digest import Digests, row_digests
+from lakerunner.services.checks.identity import identities
+from lakerunner.services.checks.row_digest import Digests
 
 CHECK = "rows"
 ROWS_AT_ONCE = 20_000_000  # digests of 8 bytes, and as much again to sort them
-_DELIVERY = ("delivery", "delivery_row")
 _TRIES = 3
 _MERGED = "nothing: a merge of both drops one; where one is full, or of the last level, it is merged no more: both stay"
 
@@ -112,22 +108,6 @@ def _equal_rows(lake: Lake, segments: list[Segment], time: TimeRange) -> tuple[i
 
 def _digests(lake: Lake, segment: Segment, time: TimeRange) -> Iterator[Digests]:
     """Of the segment's rows in this time; of logs, those that say which delivery brought them."""
-    columns: list[str] | None = None
-    if segment.signal == "logs":
-        if not {column.name for column in segment.columns} >= set(_DELIVERY):
-            return
-        columns = [*_DELIVERY, *spec_of("logs", 0).sort_by]
-    json = {column.name for column in segment.columns if column.type == "json"}
-    with opened(lake.store, segment.path, segment.bytes, lake.directory) as file:
-        for batch in batches(file, segment.path, columns):
-            wanted = _within(batch, time)
-            if columns is not None:
-                wanted = pc.and_(wanted, batch.column(_DELIVERY[0]).is_valid())
-            rows = batch.filter(wanted)
-            if rows.num_rows:
-                yield row_digests(rows, columns, json)
-
-
-def _within(batch: pa.RecordBatch, time: TimeRange) -> pa.Array:
-    times = batch.column("timestamp").cast(pa.int64())
-    return pc.and_(pc.greater_equal(times, time.start_ns), pc.less(times, time.end_ns))
+    for part in identities(lake.store, segment, time, lake.directory):
+        if part.known.any():
+            yield part.digests[part.known]

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 
 import numpy as np
@@ -30,9 +32,34 @@ from lakerunner.services.checks.texts import text_troubles
 
 CHECK = "files"
 _AT_ONCE = 8
-_TAKE_OUT = "its rows are lost here: ingest the raw objects of this hour again, or restore the file from a copy"
-_REBUILD = "restore the file from a copy, or ingest the raw objects of this hour again"
-_TELL = "the index and the file do not agree: report it with the ids"
+
+
+class Harm(StrEnum):
+    """What is wrong with a segment. `DIFFERS`: all of the file can be read, and the index says otherwise."""
+
+    FILE_MISSING = "file is missing"
+    FILE_DAMAGED = "file is damaged"
+    SIDE_MISSING = "side file is missing"
+    SIDE_DAMAGED = "side file is damaged"
+    DIFFERS = "file and index differ"
+
+
+_TO_DO = {
+    Harm.FILE_MISSING: "`lakerunner repair` ingests its rows again, or restore the file from a copy",
+    Harm.FILE_DAMAGED: "`lakerunner repair` ingests its rows again, or restore the file from a copy",
+    Harm.SIDE_MISSING: "`lakerunner repair` makes it again, or restore the file from a copy",
+    Harm.SIDE_DAMAGED: "`lakerunner repair` makes it again, or restore the file from a copy",
+    Harm.DIFFERS: "report it with the ids: they should agree. `lakerunner repair` ingests its rows again",
+}
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """One thing that is wrong with a file; `where` is its key."""
+
+    harm: Harm
+    what: str
+    where: str
 
 
 def check_files(lake: Lake, scope: Scope, found: Findings) -> None:
@@ -47,71 +74,70 @@ def check_files(lake: Lake, scope: Scope, found: Findings) -> None:
             lake.say(f"{scope.organization.name}: files of {done} of {total} segments")
 
 
-def _looked_at(lake: Lake, scope: Scope, segment: Segment, found: Findings) -> list[tuple[str, str, str]]:
-    """(what, where, what to do) of each thing that is wrong."""
+def _looked_at(lake: Lake, scope: Scope, segment: Segment, found: Findings) -> list[Trouble]:
     try:
-        return list(_troubles(lake, scope, segment))
+        return list(troubles_of(lake, segment, deep=scope.deep))
     except Unavailable as error:
         found.could_not(f"files of {scope.organization.name}", error)
         return []
 
 
-def _report(
-    lake: Lake, scope: Scope, page: list[Segment], troubles: list[list[tuple[str, str, str]]], found: Findings
-) -> None:
+def _report(lake: Lake, scope: Scope, page: list[Segment], troubles: list[list[Trouble]], found: Findings) -> None:
     """Of the segments that are still live."""
     amiss = [segment.id for segment, trouble in zip(page, troubles, strict=True) if trouble]
     live = lake.index.inspect.still_live(amiss) if amiss else set()
-    for segment, trouble in zip(page, troubles, strict=True):
+    for segment, some in zip(page, troubles, strict=True):
         found.looked_at["segments"] += 1
         found.looked_at["side files"] += len(_sides(segment))
         found.looked_at["bytes of segments"] += segment.bytes
         if scope.deep:
             found.looked_at["rows read"] += segment.rows
-        for what, where, to_do in trouble if segment.id in live else []:
-            found.add(scope.finding(CHECK, ERROR, what, where, to_do))
+        for one in some if segment.id in live else []:
+            found.add(scope.finding(CHECK, ERROR, one.what, one.where, _TO_DO[one.harm]))
 
 
-def _troubles(lake: Lake, scope: Scope, segment: Segment) -> Iterator[tuple[str, str, str]]:
+def troubles_of(lake: Lake, segment: Segment, *, deep: bool) -> Iterator[Trouble]:
+    """Yield what is wrong with the files of one segment; `deep` reads all of them."""
     for name, size in _sides(segment).items():
-        yield from _side_troubles(lake, segment.side_path(name), size, scope.deep)
+        yield from _side_troubles(lake, segment.side_path(name), size, deep)
     key = segment.path
+    missing = Trouble(Harm.FILE_MISSING, f"the object of a live segment of {segment.rows} rows is not there", key)
     try:
         size = size_of(lake.store, key)
     except Absent:
-        yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
+        yield missing
         return
     if size != segment.bytes:
-        yield f"it has {size} bytes, the index says {segment.bytes}", key, _REBUILD
+        yield Trouble(Harm.FILE_DAMAGED, f"it has {size} bytes, the index says {segment.bytes}", key)
         return
     try:
         footer = footer_of(lake.store, key, size)
-        yield from ((what, key, _TELL) for what in _footer_troubles(segment, footer))
-        if scope.deep:
+        yield from (Trouble(Harm.DIFFERS, what, key) for what in _footer_troubles(segment, footer))
+        if deep:
             yield from _deep_troubles(lake, segment)
     except Absent:
-        yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
+        yield missing
     except Corrupt as error:
-        yield f"it cannot be read: {_without(error, key)}", key, _REBUILD
+        yield Trouble(Harm.FILE_DAMAGED, f"it cannot be read: {_without(error, key)}", key)
 
 
 def _sides(segment: Segment) -> dict[str, int]:
     return dict(segment.statistics.get("side_bytes", {}))
 
 
-def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[tuple[str, str, str]]:
+def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[Trouble]:
     try:
         size = size_of(lake.store, key)
         if size != stated:
-            yield f"this side file has {size} bytes, the index says {stated}", key, _REBUILD
+            yield Trouble(Harm.SIDE_DAMAGED, f"this side file has {size} bytes, the index says {stated}", key)
         elif deep and key.endswith(".parquet"):
             with opened(lake.store, key, size, lake.directory) as file:
                 for _ in batches(file, key):
                     pass
     except Absent:
-        yield "a side file of a live segment is not there", key, _REBUILD
+        yield Trouble(Harm.SIDE_MISSING, "a side file of a live segment is not there", key)
     except Corrupt as error:
-        yield f"this side file cannot be read: {_without(error, key)}", key, _REBUILD
+        yield Trouble(Harm.SIDE_DAMAGED, f"this side file cannot be read: {_without(error, key)}", key)
 
 
 def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]:
@@ -135,13 +161,13 @@ def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]
             )
 
 
-def _deep_troubles(lake: Lake, segment: Segment) -> Iterator[tuple[str, str, str]]:
+def _deep_troubles(lake: Lake, segment: Segment) -> Iterator[Trouble]:
     """Of all that is in the file, and of the text index beside it, which is made anew of the file's rows."""
     with opened(lake.store, segment.path, segment.bytes, lake.directory, checked=True) as file:
-        yield from ((what, segment.path, _TELL) for what in _row_troubles(segment, file))
+        yield from (Trouble(Harm.DIFFERS, what, segment.path) for what in _row_troubles(segment, file))
         if (stored := _text_index(lake, segment)) is not None:
             key = segment.side_path(SIDE_FILE)
-            yield from ((what, key, _REBUILD) for what in text_troubles(stored, segment.columns, file))
+            yield from (Trouble(Harm.SIDE_DAMAGED, what, key) for what in text_troubles(stored, segment.columns, file))
 
 
 def _text_index(lake: Lake, segment: Segment) -> memoryview | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.objects.store import ObjectStore
+from lakerunner.objects.store import ObjectStore, SegmentStore
 from lakerunner.query.footers import read_footer
 from lakerunner.query.sound import Chunks
 
@@ -38,9 +38,21 @@ def footer_of(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
 
 @contextmanager
 def opened(
-    store: ObjectStore, key: str, size: int, directory: Path, *, checked: bool = False
+    store: SegmentStore, key: str, size: int, directory: Path, *, checked: bool = False
 ) -> Iterator[pq.ParquetFile]:
     """The file, on this machine while it is open. `checked`: all of it is found sound first, as a query does it."""
+    with local_file(store, key, size, directory) as path:
+        if checked:
+            for _, harm in _checked_groups(path, key):
+                if harm is not None:
+                    raise harm
+        with _damage(key), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+
+
+@contextmanager
+def local_file(store: SegmentStore, key: str, size: int, directory: Path) -> Iterator[Path]:
+    """A file of this machine that is the object; a copy is gone afterwards."""
     path = store.local_path(key)
     copy = None
     if path is None:
@@ -49,22 +61,30 @@ def opened(
             for start in range(0, size, _STEP):
                 out.write(store.get_range(key, start, min(_STEP, size - start)))
     try:
-        if checked:
-            _check_chunks(path, key)
-        with _damage(key), pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield file
+        yield path
     finally:
         if copy is not None:
             copy.unlink(missing_ok=True)
 
 
-def _check_chunks(path: Path, key: str) -> None:
+def sound_groups(path: Path, key: str) -> list[int]:
+    """Return the row groups of the file all of whose pages are as they were written. Corrupt if its footer is not."""
+    with _damage(key):
+        return [group for group, harm in _checked_groups(path, key) if harm is None]
+
+
+def _checked_groups(path: Path, key: str) -> Iterator[tuple[int, Corrupt | None]]:
+    """Yield each row group, and what is wrong with it."""
     footer = read_footer(path, key)
     with path.open("rb", buffering=0) as file:
         chunks = Chunks(file.fileno(), path.stat().st_size, footer)
-        for column in footer.leaves:
-            for group in range(footer.groups):
-                chunks.check(column, group)
+        for group in range(footer.groups):
+            try:
+                for column in footer.leaves:
+                    chunks.check(column, group)
+                yield group, None
+            except Corrupt as error:
+                yield group, error
 
 
 def batches(file: pq.ParquetFile, key: str, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,1 @@
+"""What `lakerunner repair` does: a module for each step."""
