@@ -22,6 +22,7 @@ from lakerunner.pipeline.compact import merge_segments
 from lakerunner.pipeline.merge.scratch import scratch
 from lakerunner.pipeline.restore import Outlet, RestoreWork, write_again
 from lakerunner.services.checks.files import Harm
+from lakerunner.services.drawn import counted
 from lakerunner.services.follow_up import committed
 from lakerunner.services.repair.lost import Tools, Unit, Unrepairable
 from lakerunner.services.repair.search import MOST_OBJECTS, Found, Moved, Search
@@ -147,8 +148,3 @@ def _reason(unit: Unit, found: Found) -> str:
 def _came_twice(unit: Unit, found: Found) -> bool:
     """Whether all rows of all raw objects are there, and so what is missing is there too."""
     return found.complete and not found.rejected and found.elsewhere >= unit.rows - found.rows
-
-
-def counted(count: int, noun: str) -> str:
-    """Return the count and its noun, as people write them."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
