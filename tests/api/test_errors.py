@@ -25,7 +25,7 @@ def test_a_segment_that_cannot_be_read_is_logged(caplog: pytest.LogCaptureFixtur
     assert error_body(lost) == {"kind": "Absent", "message": str(lost)}
     assert refused(lost).message == str(lost)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("ERROR", f"a segment cannot be read, `lakerunner fsck` finds all of them: {lost}")
+        ("ERROR", f"a segment cannot be read, `lakerunner repair` restores it: {lost}")
     ] * 2
 
 

@@ -37,7 +37,7 @@ def log_detail(error: BaseException) -> None:
     """Log what whoever runs the process must know: a segment that cannot be read, and what the client is not shown of a
     dependency that is away, its address and its own words."""
     if isinstance(error, Corrupt):
-        _logger.error("a segment cannot be read, `lakerunner fsck` finds all of them: %s", error)
+        _logger.error("a segment cannot be read, `lakerunner repair` restores it: %s", error)
     if isinstance(error, Unavailable) and error.detail:
         _logger.warning("a request failed: %s (%s)", error, error.detail)
 

@@ -15,6 +15,7 @@ from sqlglot.errors import ErrorLevel, ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from lakerunner.lakeql.dialect import DIALECT
+from lakerunner.lakeql.suggest import keyword_meant
 from lakerunner.model.errors import Position, TooLarge, UserError
 
 MAX_LENGTH = 65_536
@@ -24,6 +25,7 @@ _NAMED = {TokenType.VAR, TokenType.IDENTIFIER}
 _NO_PARAMETERS = {"@", "#"}  # sqlglot takes them for parameters, DuckDB for operators and positions
 # What sqlglot raises instead of a ParseError on some texts that are no SQL.
 _STUMBLES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+_WORD = re.compile(r"\w+")
 _OPENED_AT = re.compile(r"Missing .+ from \d+:(\d+)$", re.DOTALL)
 
 
@@ -109,7 +111,9 @@ class Source:
             raise UserError("the query is empty")
         first = statement[0]
         if first.token_type not in _BEGINS_A_SELECT:
-            raise UserError(f"only SELECT is available, not {first.text.upper()}", self.position(first.start))
+            meant = keyword_meant(first.text)
+            hint = f": did you mean {meant}?" if meant else ""
+            raise UserError(f"only SELECT is available, not {first.text.upper()}{hint}", self.position(first.start))
         rest = [t for t in tokens if t.start > statement[-1].start and t.token_type != TokenType.SEMICOLON]
         if rest:
             raise UserError("only one statement is allowed: a second one starts here", self.position(rest[0].start))
@@ -129,4 +133,15 @@ class Source:
         line, column = first["line"], first["col"]
         if line is None or column is None:
             return UserError(message)
-        return UserError(message, Position(line, max(1, column - len(token) + 1)))
+        position = Position(line, max(1, column - len(token) + 1))
+        return self._misspelt(position) or UserError(message, position)
+
+    def _misspelt(self, position: Position) -> UserError | None:
+        """Find a misspelt keyword: the word there, or the one before it, which was taken for the name of a table."""
+        line = self.text.split("\n")[position.line - 1]
+        words = [word for word in _WORD.finditer(line) if word.start() < position.column]
+        for word in reversed(words[-2:]):
+            if meant := keyword_meant(word[0]):
+                place = Position(position.line, word.start() + 1)
+                return UserError(f"the query cannot be read at {word[0]}: did you mean {meant}?", place)
+        return None

@@ -90,7 +90,7 @@ def error_text(error: LakerunnerError, text: str) -> str:
     """The error, and the line it is about with a mark below; what to do about a segment that cannot be read."""
     said = f"error: {error}"
     if isinstance(error, Corrupt):
-        return f"{said}\n  `lakerunner fsck` finds all that is damaged or missing; --partial answers without it"
+        return f"{said}\n  `lakerunner repair` restores lost rows from raw objects; --partial answers without them"
     position = getattr(error, "position", None)
     lines = text.splitlines()
     if position is None or not 1 <= position.line <= len(lines):
