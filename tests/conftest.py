@@ -12,6 +12,8 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).resolve().parent
 REPO = TESTS.parent
@@ -47,6 +49,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # What a test does not say a limit for may take as long as a busy machine takes; httpx gives up after five seconds.
 for part in ("connect", "read", "write", "pool"):
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, part, 60.0)
+
+
+# Files that share a server that takes long to start: one process of a crowd runs them all.
+TOGETHER = {
+    "tests/bus/test_backlog.py": "kafka",
+    "tests/bus/test_kafka_bus.py": "kafka",
+    "tests/end_to_end/test_promql_failures.py": "cluster",
+    "tests/end_to_end/test_query_failures.py": "cluster",
+}
+
+
+class Scheduling(LoadFileScheduling):
+    """A file's tests run in one process, and so do files that stand together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return TOGETHER.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

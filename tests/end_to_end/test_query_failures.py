@@ -30,9 +30,15 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def lake(cluster: Cluster, cluster_api: Lake) -> Lake:
+    """With both workers, as the test before left them."""
+    cluster.complete_workers()
+    return cluster_api
+
+
+@pytest.fixture
+def cold(cluster: Cluster) -> None:
     """Two workers that have nothing in their caches."""
     cluster.fresh_workers()
-    return cluster_api
 
 
 def hours(first: int, end: int) -> str:
@@ -89,7 +95,7 @@ def test_a_worker_killed_during_an_aggregate(cluster: Cluster, lake: Lake) -> No
     doomed.popen.send_signal(signal.SIGSTOP)
     query = "SELECT count(*) AS n, sum(CAST(message AS BIGINT)) AS total, max(timestamp) AS last FROM logs"
     began = time.monotonic()
-    threading.Timer(1.5, doomed.kill).start()
+    threading.Timer(1.5, cluster.kill_worker, [cluster.ports[0]]).start()
     answer = ask(lake, query).json()
     assert time.monotonic() - began > 1.4
     assert [(row["n"], int(row["total"])) for row in answer["rows"]] == [(ALL, ALL * (ALL - 1) // 2)]
@@ -121,6 +127,7 @@ def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
 
 
 @pytest.mark.slow  # the store takes a quarter of a minute to come back, PostgreSQL 10 s to be missed
+@pytest.mark.usefixtures("cold")
 def test_the_store_stops_while_events_stream(cluster: Cluster, lake: Lake) -> None:
     with streaming(lake, EVERY_ROW + " WHERE message > ''", "sse") as lines:
         read = [next(lines) for _ in range(10)]
@@ -144,6 +151,7 @@ def test_the_store_stops_while_events_stream(cluster: Cluster, lake: Lake) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("cold")
 def test_the_store_stops_while_lines_stream(cluster: Cluster, lake: Lake) -> None:
     """A format that cannot say what is missing."""
     read = []
@@ -160,6 +168,7 @@ def test_the_store_stops_while_lines_stream(cluster: Cluster, lake: Lake) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("cold")
 def test_the_store_is_away(cluster: Cluster, lake: Lake) -> None:
     cached, other = (
         f"SELECT sum(CAST(message AS BIGINT)) AS n FROM logs WHERE {hours(*of)}" for of in ((0, 4), (4, 8))

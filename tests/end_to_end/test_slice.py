@@ -267,6 +267,8 @@ def test_health_and_metrics(running: Lake) -> None:
     report = httpx.get(f"{running.url}/healthz", timeout=60).json()
     assert report["status"] == "ok"
     assert {"lister", "relay", "boxer logs", "ingest logs"} <= set(report["parts"])
+    drop(running, "counted", "logs.binpb", request_of("counted"))
+    ended(running, "counted", 1)
     metrics = httpx.get(f"{running.url}/metrics", timeout=60).text
     assert 'lakerunner_objects_ended_total{signal="logs",state="done"}' in metrics
 

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +72,23 @@ class RawRequest:
 
 @dataclass(frozen=True)
 class Push:
-    """A body for a push door. `written`: text, hex or base64; `packed`: how the runner packs it before sending."""
+    """A body for a push door. `written`: text, hex or base64; `packed`: how the runner packs it before sending.
+
+    `text` is written out from `short` when it is sent: all of them are megabytes that every collection would make.
+    """
 
     place: str
     door: str
-    text: str
+    short: str
     expect: tuple[str, ...] = ("any",)
     type: str = "application/json"
     written: str = "text"
     packed: str = "none"
     headers: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def text(self) -> str:
+        return expanded(self.short)
 
 
 @dataclass(frozen=True)
@@ -200,7 +208,7 @@ def _pushes(path: Path) -> Iterator[Push]:
         yield Push(
             f"{path.name}:{line}",
             directives["door"],
-            expanded(text.removeprefix("\n")),
+            text.removeprefix("\n"),
             tuple(directives.get("expect", "any").replace(",", " ").split()),
             directives.get("type", "application/json"),
             directives.get("as", "text"),

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from resource import getpagesize
 from threading import Event, Thread
 
 import psutil
 
 MIB = 1 << 20
+PAGE_SIZE = getpagesize()
 SAMPLE_SECONDS = 0.25
 
 
@@ -42,6 +44,14 @@ class Tree:
         """Return the bytes that all of them hold."""
         return sum(_pss(process.pid) for process in self.processes())
 
+    def pss_above(self, bound: int) -> int:
+        """Return the bytes that all of them hold if these are more than `bound`, else 0.
+
+        The kernel takes a tenth of a second of a core to sum the PSS of a lake, and next to nothing for RSS, which is
+        never less: PSS is read only where RSS is above the bound.
+        """
+        return self.pss() if sum(_rss(process.pid) for process in self.processes()) > bound else 0
+
     def _postgres(self) -> list[psutil.Process]:
         try:
             pid = int((self._home / "postgres" / "data" / "postmaster.pid").read_text().split()[0])
@@ -51,16 +61,16 @@ class Tree:
 
 
 class Watch:
-    """Samples the memory of a tree; `highest` is the most that it held at one sample."""
+    """Samples the memory of a tree; `highest` is the most that it held at one sample, of those above `bound`."""
 
-    def __init__(self, tree: Tree) -> None:
-        self._tree, self._ended = tree, Event()
+    def __init__(self, tree: Tree, bound: int) -> None:
+        self._tree, self._bound, self._ended = tree, bound, Event()
         self.highest = tree.pss()
         self._thread = Thread(target=self._run, name="memory watch", daemon=True)
 
     def _run(self) -> None:
         while not self._ended.wait(SAMPLE_SECONDS):
-            self.highest = max(self.highest, self._tree.pss())
+            self.highest = max(self.highest, self._tree.pss_above(self._bound))
 
     def start(self) -> None:
         self._thread.start()
@@ -71,8 +81,8 @@ class Watch:
 
 
 @contextmanager
-def watched(tree: Tree) -> Iterator[Watch]:
-    watch = Watch(tree)
+def watched(tree: Tree, bound: int = 0) -> Iterator[Watch]:
+    watch = Watch(tree, bound)
     watch.start()
     try:
         yield watch
@@ -97,6 +107,13 @@ def _name(process: psutil.Process) -> str:
         return process.name()
     except psutil.NoSuchProcess:
         return ""
+
+
+def _rss(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_SIZE
+    except OSError:
+        return 0
 
 
 def _pss(pid: int) -> int:

@@ -36,7 +36,7 @@ def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoTenants]:
 def hold(lake: TwoTenants, batch: str, run: Callable[[], list[Fault]]) -> None:
     """Run a batch: no fault in it, none after it, and memory within the bound all the time."""
     bound = lake.memory_bound()
-    with watched(lake.tree) as memory:
+    with watched(lake.tree, bound) as memory:
         faults = [*run(), *lake.faults_after(batch)]
     if memory.highest > bound:
         faults.append(Fault(batch, f"{memory.highest // MIB} MiB are more than the {bound // MIB} of the settings"))

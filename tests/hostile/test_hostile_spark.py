@@ -50,7 +50,7 @@ def _hold(lake: TwoTenants, file: str, record_property: Recorder, *, whole: bool
     given = [one for one in STATEMENTS[file] if one.runs_on("spark", whole=whole)]
     record_property("hostile statements spark", len(given))
     bound = lake.memory_bound(spark=True)
-    with watched(lake.tree) as memory:
+    with watched(lake.tree, bound) as memory:
         faults = [*run_statements(lake, given, "spark"), *lake.faults_after(file)]
     if memory.highest > bound:
         faults.append(Fault(file, f"{memory.highest // MIB} MiB are more than the {bound // MIB} of the settings"))

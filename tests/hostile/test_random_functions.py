@@ -99,7 +99,8 @@ def hold_while(lake: TwoTenants, run: Any) -> None:
             ended.wait(0.05)
         return turns
 
-    with ThreadPoolExecutor(1) as pool, watched(lake.tree) as memory:
+    bound = lake.memory_bound()
+    with ThreadPoolExecutor(1) as pool, watched(lake.tree, bound) as memory:
         asking = pool.submit(ask_as_b)
         try:
             run()
@@ -107,7 +108,6 @@ def hold_while(lake: TwoTenants, run: Any) -> None:
             ended.set()
         assert asking.result() > 0
     assert alive(lake.lasting) == lake.lasting
-    bound = lake.memory_bound()
     assert memory.highest <= bound, f"{memory.highest // MIB} MiB, more than {bound // MIB}"
 
 
