@@ -26,7 +26,7 @@ from lakerunner.pipeline.ingest import IngestLimits
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.services.admin import administered, inspected, organization
 from lakerunner.services.checks.finding import Lake
-from lakerunner.services.drawn import counted, drawn, for_terminal
+from lakerunner.services.drawn import drawn, for_terminal
 from lakerunner.services.ground import store_address
 from lakerunner.services.progress import progress
 from lakerunner.services.repair.lost import Tools, find_lost, units_of

@@ -23,7 +23,6 @@ from lakerunner.pipeline.compact import merge_segments
 from lakerunner.pipeline.merge.scratch import scratch
 from lakerunner.pipeline.restore import Outlet, RestoreWork, write_again
 from lakerunner.services.checks.files import Harm
-from lakerunner.services.drawn import counted
 from lakerunner.services.follow_up import committed
 from lakerunner.services.repair.lost import Tools, Unit, Unrepairable
 from lakerunner.services.repair.search import MOST_OBJECTS, Found, Moved, Search
