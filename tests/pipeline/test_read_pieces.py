@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 from otlp_random import thorough
 
+from lakerunner.model.findings import Note
 from lakerunner.model.signal import TRACES
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read import otlp, pieces, repair
@@ -151,6 +152,19 @@ def test_each_piece_has_segments_of_its_own_under_the_same_ids_every_time(patch:
     assert whole.segments[0].id not in ids
     assert made.done == whole.done
     assert sum(segment.rows for segment in made.segments) == 15
+
+
+def test_times_that_are_probably_wrong_are_counted_over_all_pieces(patch: pytest.MonkeyPatch) -> None:
+    request = request_of(resources=3, records=5)
+    for resource, place in ((0, 2), (1, 0), (2, 4)):
+        request.resource_logs[resource].scope_logs[0].log_records[place].time_unix_nano = 1000
+    bounded(patch, 3000)
+    made, _ = make(raw_of(request.SerializeToString(), modified_ns=START))
+    assert made.counts == (15,)
+    ((source, note),) = made.notes
+    assert source == made.done[0]
+    text = "record 3 has the time 1970-01-01T00:00:00.000001000Z"
+    assert note == Note("time before 2000", 3, 0, text)
 
 
 def test_a_record_that_is_too_large_fails_its_object_alone(patch: pytest.MonkeyPatch) -> None:

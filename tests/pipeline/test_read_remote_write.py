@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from remote_write_oracle import MODIFIED_NS, actual, expected, framed, message_type, raw_of
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.findings import Note
+from lakerunner.model.signal import METRICS
 from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2
 from lakerunner.pipeline.read.remote_write_check import check_message
 from lakerunner.pipeline.read.remote_write_histogram import MAX_BUCKETS
 from lakerunner.pipeline.read.rows import Read
+from lakerunner.pipeline.segments import make_segments
 
 READ = {"prw1": READ_V1, "prw2": READ_V2}
 VERSION = {"prw1": 0, "prw2": 1}
@@ -259,6 +263,18 @@ def test_metadata_of_1_0_is_rows_of_the_objects_time() -> None:
     assert row["timestamp"] == MODIFIED_NS
     assert (row["metric_type"], row["attributes"]) == ("metadata", [("type", "counter")])
     assert other["attributes"] == [("type", 99)]
+
+
+def test_times_that_are_probably_wrong_are_noted() -> None:
+    late = MODIFIED_NS // 10**6 + 86_400_000
+    samples = [sample(0.0, ms) for ms in (late, 0, late + 1, late + 2)]
+    data = framed(v1({"labels": labels(__name__="up"), "samples": samples}, metadata=[{"metric_family_name": "up"}]))
+    raw = raw_of(data, "prw1")
+    made = make_segments(METRICS, UUID(int=1), "edge", [raw], lambda _path, _data: None)
+    assert made.notes == (
+        (raw.source, Note("time before 2000", 1, 0, "record 2 has the time 1970-01-01T00:00:00.000000000Z")),
+        (raw.source, Note("time in the future", 2, 0, "record 3 has the time 2023-11-15T22:13:20.124000000Z")),
+    )
 
 
 def test_exemplars_are_on_the_last_sample_or_a_row_of_their_own() -> None:

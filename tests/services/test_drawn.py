@@ -77,7 +77,10 @@ OBJECTS = {
             "ended_at": "2026-01-31T13:00:05+01:00",
             "rows": 1000,
             "rejected": 2,
-            "notes": [{"kind": "no service", "count": 7, "line": 5, "text": "no column is the service"}],
+            "notes": [
+                {"kind": "no service", "count": 7, "line": 5, "text": "no column is the service"},
+                {"kind": "time in the future", "count": 2, "line": 0, "text": "record 3 has the time 2100-01-01"},
+            ],
         },
         {"state": "seen", "key": "otel-raw/default/files/b.csv", "size": 5, "seen_at": "2026-01-31T12:00:00+00:00"},
     ],
@@ -96,6 +99,7 @@ def test_objects_keep_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     show_objects(OBJECTS, "table", file)
     assert "2 lines rejected: see `lakerunner objects rejects`" in file.getvalue()
     assert "note: no service, 7 times, first in line 5: no column is the service" in file.getvalue()
+    assert "note: time in the future, 2 times: record 3 has the time 2100-01-01" in file.getvalue()
     assert file.getvalue().endswith("1 seen, 1 partial; times are UTC, of `seen` when it came\n")
 
 

@@ -63,7 +63,8 @@ def _remarks(one: Mapping[str, Any]) -> Iterable[str]:
     if one.get("rejected"):
         yield f"{one['rejected']} lines rejected: see `lakerunner objects rejects`"
     for note in one.get("notes", ()):
-        yield f"note: {note['kind']}, {note['count']} times, first in line {note['line']}: {note['text']}"
+        line = f", first in line {note['line']}" if note["line"] else ""  # 0: the format has no lines
+        yield f"note: {note['kind']}, {note['count']} times{line}: {note['text']}"
 
 
 def _moment(text: str | None) -> str:
