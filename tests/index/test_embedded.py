@@ -250,6 +250,33 @@ def test_a_copy_works_if_its_server_was_stopped_and_is_refused_if_it_ran(tmp_pat
         assert rows_kept(url) == 10
 
 
+def test_a_copy_of_a_directory_that_an_older_version_ran_is_refused_too(tmp_path: Path) -> None:
+    """Older versions wrote no mark into `lock`, only their process id."""
+    first, killed, running, stopped = (tmp_path / name for name in ("first", "killed", "running", "stopped"))
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(first)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        (first / "lock").write_text("123\n")
+        subprocess.run(["cp", "-a", first, running], check=True)
+        for _ in range(2):
+            with pytest.raises(UserError, match=f"{running} was copied while its lake was running"):
+                EmbeddedPostgres(running).start()
+        parts = psutil.Process(server_pid(first)).children(recursive=True)
+        os.kill(server_pid(first), signal.SIGKILL)
+        holder.send_signal(signal.SIGKILL)
+    assert psutil.wait_procs(parts, timeout=60)[1] == []
+    first.rename(killed)
+    with EmbeddedPostgres(killed) as url:
+        assert rows_kept(url) == 1000
+    (killed / "lock").write_text("123\n")
+    subprocess.run(["cp", "-a", killed, stopped], check=True)
+    with EmbeddedPostgres(stopped) as url:
+        assert rows_kept(url) == 1000
+    (running / "lock").unlink()  # as the message says, where nothing ran while it was copied
+    with EmbeddedPostgres(running) as url:
+        assert rows_kept(url) == 1000
+
+
 @pytest.mark.skipif(not ROOT, reason="only root can be another user")
 def test_an_ordinary_user_runs_it_as_himself(open_folder: Path) -> None:
     result = start_elsewhere(open_folder / "postgres", user=65534)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from click.testing import CliRunner
 from lakerunner.cli import cli
 from lakerunner.index.commit import Commit
 from lakerunner.index.database import Database
+from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.index.keys import digest
 from lakerunner.index.snapshot import refuse_newer
@@ -28,13 +31,14 @@ from lakerunner.model.source import Routes, SourceObject, SourceState
 from lakerunner.objects.local import LocalStore
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner.services.admin import administered, inspected
 from lakerunner.services.announce import Announcer
 from lakerunner.services.backup.manifest import Manifest, list_backups
 from lakerunner.services.backup.restore import run_restore
 from lakerunner.services.backup.take import BackupRequest, run_backup
 from lakerunner.services.lister import Lister, Newcomers
 from lakerunner.settings import Settings
-from servers.lake import wait_until
+from servers.lake import LAKERUNNER, clean_environment, wait_until
 from servers.postgres import drop_database, fresh_database
 from servers.seaweedfs import S3Server
 from suites.checked import ORG, CheckedLake, checked_lake, logs_of, points_of, spans_of
@@ -300,6 +304,76 @@ def test_what_is_there_already_is_not_restored_over(lake: CheckedLake, place: Lo
     with pytest.raises(UserError, match=f"{home} is not empty: restore into a --home that is new"):
         run_restore(Settings(home=home), place, None, str)
     assert not (home / "restoring").exists()
+
+
+def command(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LAKERUNNER, *arguments, "--home", str(home)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=clean_environment(environment),
+        check=False,
+    )
+
+
+def test_a_killed_restore_is_done_again_and_no_lake_starts_before(
+    lake: CheckedLake, place: LocalStore, tmp_path: Path
+) -> None:
+    made = back_up(lake, place)
+    home, source = tmp_path / "killed", str(tmp_path / "backups")
+    killed = command(home, "restore", source, LAKERUNNER_FAILPOINT="before-load")
+    assert killed.returncode == -signal.SIGKILL
+    server = EmbeddedPostgres.running(home / "restoring" / "postgres")
+    assert server  # left running
+    refused = command(home, "up", "--listen", "127.0.0.1:0")
+    assert refused.returncode == 1, refused.stdout
+    assert f"the restore into {home} is not finished: restoring is still in it." in refused.stderr
+    assert "run `lakerunner restore` again with the same --home" in refused.stderr
+    for opened in (inspected, administered):
+        with pytest.raises(UserError, match=f"the restore into {home} is not finished"), opened(Settings(home=home)):
+            pass
+    assert [entry.name for entry in home.iterdir()] == ["restoring"]
+    again = command(home, "restore", source)
+    assert again.returncode == 0, again.stderr
+    assert f"restored backup {made.name}" in again.stdout
+    assert sorted(entry.name for entry in home.iterdir()) == ["postgres", "store"]
+    assert files_of(LocalStore(home / "store")) == files_of(lake.store)
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(server)
+
+
+def test_a_restore_that_is_killed_while_it_moves_says_what_to_remove(
+    lake: CheckedLake, place: LocalStore, empty: Settings, tmp_path: Path
+) -> None:
+    back_up(lake, place)
+    home, source = tmp_path / "killed", str(tmp_path / "backups")
+    killed = command(home, "restore", source, LAKERUNNER_FAILPOINT="after-move", DATABASE_URL=empty.database_url)
+    assert killed.returncode == -signal.SIGKILL
+    again = command(home, "restore", source, DATABASE_URL=empty.database_url)
+    assert again.returncode == 1
+    assert (
+        f"{home} holds store beside restoring, which a restore left that was killed: remove everything in it, and "
+        "restore again"
+    ) in again.stderr
+    shutil.rmtree(home)
+    again = command(home, "restore", source, DATABASE_URL=empty.database_url)
+    assert "or drop schema lrdb if an interrupted restore left it" in again.stderr
+
+
+def test_two_restores_into_one_home(lake: CheckedLake, place: LocalStore, empty: Settings, tmp_path: Path) -> None:
+    back_up(lake, place)
+    settings = Settings(home=tmp_path / "one", database_url=empty.database_url)
+    refusals: list[str] = []
+
+    def say(_: str) -> None:
+        with pytest.raises(UserError) as refusal:
+            run_restore(settings, place, None, str)
+        refusals.append(str(refusal.value))
+
+    run_restore(settings, place, None, say)
+    assert set(refusals) == {f"another restore into {settings.home} is running: wait for it, or stop it"}
+    assert files_of(LocalStore(settings.home / "store")) == files_of(lake.store)
 
 
 @pytest.mark.heavy

@@ -109,7 +109,7 @@ class Restored:
         if used:
             raise UserError(
                 f"the database at {self._database.address} holds an index already (schema {_SCHEMA}): restore into an "
-                "empty database"
+                f"empty database, or drop schema {_SCHEMA} if an interrupted restore left it"
             )
         refuse_newer(self._database, version // 10_000)
 

@@ -43,6 +43,9 @@ POINTS = {
     "before-sweep": "the sweeper is about to delete files",
     "after-sweep": "some files are deleted, and their rows are there",
     "after-forget": "the rows of deleted files are gone",
+    "before-load": "a restore has copied all objects, and its index is empty",
+    "after-load": "a restore is whole, in HOME/restoring",
+    "after-move": "a restore has moved its store to HOME, and not its index",
 }
 
 

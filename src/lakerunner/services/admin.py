@@ -15,7 +15,7 @@ from lakerunner.model.caller import Share, in_order
 from lakerunner.model.errors import NotFound, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.services.ground import open_index
-from lakerunner.services.home import POSTGRES, make_private, require_lake
+from lakerunner.services.home import POSTGRES, make_private, refuse_half_restored, require_lake
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
@@ -34,6 +34,7 @@ def administered(settings: Settings, *, create: bool = False) -> Iterator[Index]
         finally:
             index.close()
         return
+    refuse_half_restored(settings.home)
     runtime = Runtime("admin")
     if not settings.database_url:
         make_private(settings.home, embedded=True)

@@ -23,10 +23,11 @@ from lakerunner.settings import Settings
 ADDRESS = "address"
 TOKEN = "token"  # noqa: S105 - the name of its file
 POSTGRES = "postgres"
+RESTORING = "restoring"  # where `lakerunner restore` makes the lake before it moves up
 _LOCK = "lock"
 _CLOSED, _PASSABLE = 0o700, 0o711
 _OURS = frozenset(
-    {ADDRESS, TOKEN, _LOCK, "store", "cache", "spark", "spark-query", POSTGRES, "demo.json"}
+    {ADDRESS, TOKEN, _LOCK, "store", "cache", "spark", "spark-query", POSTGRES, RESTORING, "demo.json"}
 )  # by which a home is known
 
 log = Log("home")
@@ -112,9 +113,21 @@ class NoLake(NotFound):
 
 
 def require_lake(settings: Settings) -> None:
-    """NoLake if neither a server is named nor an embedded one was ever started in the home."""
+    """NoLake if neither a server is named nor an embedded one was ever started in the home; UserError if it is only
+    half restored."""
+    refuse_half_restored(settings.home)
     if not settings.database_url and not (settings.home / POSTGRES / "data").is_dir():
         raise NoLake(settings.home)
+
+
+def refuse_half_restored(home: Path) -> None:
+    """UserError while a restore into this home runs, or after one was killed: an empty lake must not start instead."""
+    if (home / RESTORING).exists():
+        raise UserError(
+            f"the restore into {home.absolute()} is not finished: {RESTORING} is still in it. If no restore is "
+            "running, run `lakerunner restore` again with the same --home; or, to start an empty lake, remove "
+            "everything in it first"
+        )
 
 
 def holder_of(directory: Path) -> str:

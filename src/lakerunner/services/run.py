@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
 from lakerunner.services.ground import store_address
-from lakerunner.services.home import Home, make_private
+from lakerunner.services.home import Home, make_private, refuse_half_restored
 from lakerunner.services.parts import Parts, open_parts
 from lakerunner.services.preflight import WORKER
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
@@ -33,6 +33,7 @@ def run_parts(settings: Settings, names: Sequence[str], then: Callable[[Parts, s
     base URL; when it returns the process stops, with exit code 1 if it returned False."""
     with _running("up" if len(names) > 1 else names[0]) as process:
         runtime = process.runtime
+        refuse_half_restored(settings.home)
         make_private(settings.home, embedded=not settings.database_url)
         arm(settings.failpoint)
         home = _home(settings, runtime) if "query-api" in names else None
