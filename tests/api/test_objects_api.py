@@ -87,7 +87,7 @@ def test_rejects_are_listed_to_their_own_organization(served: Served) -> None:
     assert served.ask("GET", f"/rejects?key={APP}", "other").json() == {"key": APP, **nothing}
     assert served.ask("GET", "/rejects").status_code == 400
     assert "column 1: not JSON" in served.command("rejects", APP)
-    assert served.command("rejects", CUT) == f"no rejected lines are recorded of {CUT}\n"
+    assert served.command("rejects", CUT) == f"{CUT} has no rejected lines on record\n"
 
 
 def test_dismissing_ends_objects_of_its_own_organization(served: Served) -> None:

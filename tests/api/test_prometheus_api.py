@@ -323,7 +323,7 @@ def test_the_lookback_and_partial_answers_are_asked_for(lake: MemoryLake) -> Non
         assert body["data"]["result"] == []
         assert body["warnings"] == [
             "this answer may be out of date: the index is away",
-            "this answer is not complete: 3 segments of 2024-05-01T12:00:00.000000000Z to "
+            "this answer is not complete: 3 segments from 2024-05-01T12:00:00.000000000Z to "
             "2024-05-01T12:00:00.000000001Z are missing: the store is away",
         ]
         get(f"{api}/query", query="up")

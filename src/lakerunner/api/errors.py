@@ -33,7 +33,7 @@ def error_body(error: BaseException) -> dict[str, object]:
 def log_detail(error: BaseException) -> None:
     """What the client is not told of a dependency that is away: its address, and its own words."""
     if isinstance(error, Unavailable) and error.detail:
-        _logger.warning("a request failed: %s (%s)", error, error.detail)
+        _logger.warning("request failed: %s (%s)", error, error.detail)
 
 
 def retry_after(error: Exception) -> dict[str, str]:
@@ -65,5 +65,5 @@ def on_client_left(_request: Request, _error: Exception) -> Response:
 
 
 def on_bug(request: Request, error: Exception) -> Response:
-    _logger.error("a request failed: %s %s", request.method, request.url.path, exc_info=error)
+    _logger.error("request failed: %s %s", request.method, request.url.path, exc_info=error)
     return JSONResponse({"error": error_body(error)}, 500)

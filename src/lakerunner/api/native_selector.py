@@ -72,7 +72,7 @@ class _Reader:
     def expression(self, depth: int) -> list[Matcher]:
         """A selector, or a call of which one argument is an expression and the others before it are numbers."""
         if not depth:
-            raise self._refusal(f"calls are more than {MAX_DEPTH} deep")
+            raise self._refusal(f"calls are nested more than {MAX_DEPTH} deep")
         name = self._skip("name")
         if name and (self._is("(") or self._is(*_GROUPINGS)):
             self._grouping()
@@ -93,7 +93,7 @@ class _Reader:
         """The next token, which must be of this kind, or be this sign."""
         token = self._tokens[self._next]
         if wanted not in (token.kind, token.text) or (wanted == token.text and token.kind == "text"):
-            raise self._refusal(f"{token.text or 'its end'} stands where {wanted} is read")
+            raise self._refusal(f"expected {wanted}, found {token.text or 'the end'}")
         self._next += 1
         return token
 
@@ -103,7 +103,7 @@ class _Reader:
         while not self._is("}"):
             found.append(self._matcher())
             if len(found) > MAX_MATCHERS:
-                raise self._refusal(f"it has more than {MAX_MATCHERS} matchers")
+                raise self._refusal(f"more than {MAX_MATCHERS} matchers")
             if not self._is("}"):
                 self.take(",")
         self.take("}")
@@ -116,7 +116,7 @@ class _Reader:
             return Matcher(NAME, "=", label)
         operator = self.take("sign")
         if operator.text not in _OPERATORS:
-            raise self._refusal(f"{operator.text} stands where one of {' '.join(_OPERATORS)} is read", operator)
+            raise self._refusal(f"expected one of {' '.join(_OPERATORS)}, found {operator.text}", operator)
         return Matcher(label, operator.text, self._string(self.take("text")))
 
     def _grouping(self) -> None:
@@ -148,10 +148,10 @@ class _Reader:
         if code:
             number = int(code, 16)
             if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-                raise self._refusal(f"{found[0]} is no character", token)
+                raise self._refusal(f"{found[0]} is not a character", token)
             return chr(number)
         if found[4] not in _ESCAPED:
-            raise self._refusal(f"{found[0]} is no escape", token)
+            raise self._refusal(f"{found[0]} is not an escape sequence", token)
         return _ESCAPED[found[4]]
 
     def _refusal(self, why: str, token: _Token | None = None) -> UserError:

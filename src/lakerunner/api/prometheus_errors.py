@@ -90,7 +90,7 @@ def refused(error: Exception) -> Refused:
             return Refused(BAD_DATA, error.detail)
         case LakerunnerError():
             return Refused(INTERNAL, str(error))
-    _logger.error("a request failed", exc_info=error)
+    _logger.error("request failed", exc_info=error)
     return Refused(INTERNAL, str(error_body(error)["message"]))
 
 

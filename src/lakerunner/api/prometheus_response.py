@@ -56,8 +56,9 @@ def account_warnings(account: Account) -> list[str]:
     """What a reader must know of an answer that lacks something, or may be old."""
     found = [f"this answer may be out of date: {account.degraded}"] if account.degraded else []
     found += [
-        f"this answer is not complete: {one.segments} segments of {iso_time(one.time.start_ns)} to "
-        f"{iso_time(one.time.end_ns)} are missing: {one.reason}"
+        f"this answer is not complete: {one.segments} segments from "
+        f"{iso_time(one.time.start_ns)} to {iso_time(one.time.end_ns)} are missing: "
+        f"{one.reason}"
         for one in account.missing
     ]
     return found + sorted(account.warnings)
