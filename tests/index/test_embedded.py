@@ -209,7 +209,7 @@ def test_a_server_that_cannot_start_says_why_and_frees_the_directory(tmp_path: P
     configuration = tmp_path / "data" / "postgresql.conf"
     before = configuration.read_text()
     configuration.write_text("no_such_setting = 1\n")
-    with pytest.raises(Unavailable, match=r"does not start: .*no_such_setting"):
+    with pytest.raises(Unavailable, match=r"did not start: .*no_such_setting"):
         EmbeddedPostgres(tmp_path).start()
     configuration.write_text(before)
     with EmbeddedPostgres(tmp_path) as url:
@@ -224,8 +224,9 @@ def test_data_of_another_major_version_are_refused_before_anything_starts(tmp_pa
     with pytest.raises(UserError) as refusal:
         EmbeddedPostgres(tmp_path).start()
     assert str(refusal.value) == (
-        f"the data in {tmp_path}/data are of PostgreSQL 17, and this Lakerunner brings PostgreSQL 18: run `lakerunner "
-        "backup` with the Lakerunner that wrote them, then `lakerunner restore` with this one"
+        f"the data in {tmp_path}/data was written by PostgreSQL 17, this Lakerunner comes "
+        "with PostgreSQL 18: run `lakerunner backup` with the Lakerunner that wrote it, then "
+        "`lakerunner restore` with this one"
     )
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 

@@ -153,8 +153,9 @@ class EmbeddedPostgres:
         found, ours = version.read_text().strip(), major_version()
         if found != str(ours):
             raise UserError(
-                f"the data in {self._data} are of PostgreSQL {found}, and this Lakerunner brings PostgreSQL {ours}: "
-                "run `lakerunner backup` with the Lakerunner that wrote them, then `lakerunner restore` with this one"
+                f"the data in {self._data} was written by PostgreSQL {found}, this Lakerunner comes "
+                f"with PostgreSQL {ours}: run `lakerunner backup` with the Lakerunner that wrote it, "
+                "then `lakerunner restore` with this one"
             )
 
     def _refuse_torn_copy(self, account: Account, mark: str | None) -> None:
@@ -191,10 +192,10 @@ class EmbeddedPostgres:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")[0] or "of an unknown id"
+            holder = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")[0] or "with an unknown id"
             os.close(lock)
             raise UserError(
-                f"process {holder} runs the embedded PostgreSQL in {self.directory}: stop it, or take another --home"
+                f"process {holder} runs the embedded PostgreSQL in {self.directory}: stop it, or choose another --home"
             ) from None
         self._lock = lock
         holder, _, mark = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")
@@ -274,7 +275,7 @@ class EmbeddedPostgres:
             if "could not bind" not in said:
                 break
             log.unlink(missing_ok=True)
-        raise Unavailable(f"the embedded PostgreSQL in {self.directory} does not start: {_last_lines(said)}")
+        raise Unavailable(f"the embedded PostgreSQL in {self.directory} did not start: {_last_lines(said)}")
 
     def _stop_server(self, account: Account) -> None:
         for mode in ("fast", "immediate"):
@@ -308,4 +309,4 @@ def _free_port() -> int:
 
 
 def _last_lines(text: str) -> str:
-    return " ".join(text.split("\n")[-6:]).strip() or "it said nothing"
+    return " ".join(text.split("\n")[-6:]).strip() or "no output"

@@ -136,7 +136,7 @@ class Tending:
             ((attempts, state),) = transaction.rows("tending.fail", values)
             if state == "aside":
                 named = {"organization": organization, "ids": list(segments)}
-                why = f"work {work.id} was given up after {attempts} attempts: {reason}"
+                why = f"work {work.id} was set aside after {attempts} attempts: {reason}"
                 transaction.run("tending.set_aside", named | {"reason": storable(why)})
         return attempts, state
 
