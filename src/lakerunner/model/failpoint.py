@@ -93,6 +93,6 @@ def _parsed(text: str) -> _Armed:
     name, _, count = rest.partition(":")
     if name not in POINTS or (count and not count.isdecimal()) or count == "0":
         raise UserError(
-            f"failpoint {text!r} is unknown: write NAME, NAME:COUNT or NAME@TEXT, with NAME one of {', '.join(POINTS)}"
+            f"unknown failpoint {text!r}: write NAME, NAME:COUNT or NAME@TEXT, with NAME one of {', '.join(POINTS)}"
         )
     return _Armed(text, name, int(count or 1), holds)
