@@ -104,9 +104,9 @@ def test_all_of_an_account_is_told() -> None:
         "row groups 100 considered, 40 read, 60 left out by statistics",
         "bytes 1000 fetched, 2000 from the cache",
         "units 3 on a, 1 on b",
-        "missing 1 segments of [2024-01-01 00:00:00 .. 2024-01-01 01:00:00): the store is away",
+        "missing 1 segments in [2024-01-01 00:00:00 .. 2024-01-01 01:00:00): the store is away",
         "degraded: segments as of then",
         "warning: logs: all of it has expired",
         "seconds plan 0.001, pick 0.002, gather 1.500, coordinate 0.250",
-        "seconds of workers, added up: fetch 2.000",
+        "seconds of workers, in total: fetch 2.000",
     ]

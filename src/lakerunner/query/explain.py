@@ -65,7 +65,7 @@ def account_lines(account: Account) -> Iterator[str]:
     if account.workers:
         yield "units " + ", ".join(f"{units} on {name}" for name, units in sorted(account.workers.items()))
     for missing in account.missing:
-        yield f"missing {missing.segments} segments of {time_range_text(missing.time)}: {missing.reason}"
+        yield f"missing {missing.segments} segments in {time_range_text(missing.time)}: {missing.reason}"
     if account.degraded:
         yield f"degraded: {account.degraded}"
     yield from (f"warning: {warning}" for warning in sorted(account.warnings))
@@ -92,4 +92,4 @@ def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
     workers = [f"{stage} {taken:.3f}" for stage, taken in sorted(seconds.items()) if stage not in _STAGES]
     yield "seconds " + ", ".join(here)
     if workers:
-        yield "seconds of workers, added up: " + ", ".join(workers)
+        yield "seconds of workers, in total: " + ", ".join(workers)

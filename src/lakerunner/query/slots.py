@@ -80,7 +80,7 @@ class Slots:
             own = sum(one.organization == organization for one in self._queue)
             if len(self._queue) >= self.most_in_line or own >= self.waiting:
                 raise Busy(
-                    f"the worker runs {self._running.total()} units and {len(self._queue)} wait: try again later"
+                    f"the worker runs {self._running.total()} units and {len(self._queue)} are waiting: try again later"
                 )
             self._queue.append(waiter)
         return waiter
