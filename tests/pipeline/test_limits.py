@@ -195,7 +195,7 @@ def test_zip_bomb(lake: Lake) -> None:
     bomb = lake.put(gzip.compress(bytes(64 * MB)), "bad.binpb.gz")
     assert bomb.size < MB
     reason = lake.reason(bomb, IngestLimits(MB, MB))
-    assert reason == f"the file unpacks to more than {MB} bytes: raise object_max_bytes to take it"
+    assert reason == f"the file unpacks to more than {MB} bytes: raise object_max_bytes to ingest it"
 
 
 def test_attribute_of_10_mb(lake: Lake) -> None:
@@ -207,7 +207,7 @@ def test_attribute_of_10_mb(lake: Lake) -> None:
 def test_attribute_of_more_than_64_mb(lake: Lake) -> None:
     data = lake.signal.made(lambda record: set_text(record, "large", "x" * (64 * MB + 1)))
     reason = lake.reason(lake.put(data))
-    assert re.search(r"byte \d+: .* holds a field of more than 64 MB", reason)
+    assert re.search(r"byte \d+: .* has a field of more than 64 MB", reason)
 
 
 def test_100k_attributes(lake: Lake) -> None:
@@ -381,8 +381,8 @@ def test_mostly_bad_lines(lake: Lake) -> None:
     source = lake.put(GOOD + b"no\nno\n" + GOOD, "half.jsonl")
     assert dict(lake.ingest(source).findings)[source].rejects.count == 2
     assert lake.reason(lake.put(GOOD + b"5\n5\n", "bad.jsonl")) == (
-        "2 of 3 lines cannot be read, first line 2: a record is a JSON object, this is a number; "
-        "bad_lines_max_share = 0.5 is the largest share of bad lines that is taken"
+        "2 of 3 lines cannot be read, first line 2: expected a JSON object as a record, "
+        "found a number; the setting bad_lines_max_share allows a share of 0.5"
     )
     none = IngestLimits(LIMITS.object_max_bytes, LIMITS.task_max_bytes, bad_lines_max_share=0)
     assert "1 of 2 lines cannot be read, first line 2: " in lake.reason(lake.put(GOOD + b"no\n", "bad.jsonl"), none)
@@ -414,7 +414,7 @@ def test_guessed_fields(lake: Lake) -> None:
 
 def test_unknown_ending(lake: Lake) -> None:
     reason = lake.reason(lake.put(lake.signal.made(), "bad.xyz"))
-    assert "has no ending we know: " in reason
+    assert "has an unknown ending: use " in reason
     assert ".binpb" in reason
 
 

@@ -87,7 +87,7 @@ def test_random_traces_come_back_from_their_pieces(one: Any, two: Any, memory: i
 def assert_refused(made: Any, data: bytes) -> None:
     ((_, reason),) = made.failed
     assert made.segments == made.done == ()
-    assert not data or "MB of memory" in reason or "it holds no Resource" in reason, reason
+    assert not data or "MB of memory" in reason or "it has no Resource" in reason, reason
 
 
 def test_cuts_are_between_resources_where_that_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,9 @@ def test_heads_that_would_fill_every_piece_are_refused(patch: pytest.MonkeyPatch
     bounded(patch, 8000, share=4)
     made, files = make(raw_of(request.SerializeToString()))
     ((_, reason),) = made.failed
-    assert reason.startswith("what a ResourceLogs and the messages around it say once for all their items takes 10")
+    assert reason.startswith(
+        "the fields of a ResourceLogs, and of the messages around it, that all its items share take 10"
+    )
     assert (made.segments, made.done, files) == ((), (), {})
 
 
@@ -207,5 +209,5 @@ def test_a_piece_that_cannot_be_read_fails_its_object(patch: pytest.MonkeyPatch)
     made, files = make(raw_of(request.SerializeToString()))
     assert (made.segments, made.done) == ((), ())
     ((_, reason),) = made.failed
-    assert "mended for up to 4 parts" in reason
+    assert "repaired for up to 4 parts" in reason
     assert files != {}  # of no segment: the sweeper takes them away

@@ -103,7 +103,7 @@ def test_every_format_gives_the_same_rows_and_bad_objects_are_set_aside(tmp_path
     assert failed.keys() == {"g.ndjson", "h.csv", "i.xyz"}
     assert failed["g.ndjson"].startswith("2 of 3 lines cannot be read, first line 2: column 1: not JSON: ")
     assert failed["h.csv"].startswith("1 of 1 lines cannot be read, first line 2: 1 cells, the header has 2; ")
-    assert "has no ending we know" in failed["i.xyz"]
+    assert "has an unknown ending" in failed["i.xyz"]
 
 
 def test_spans_come_from_json_lines_too(tmp_path: Path) -> None:

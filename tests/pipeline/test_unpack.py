@@ -94,7 +94,7 @@ def test_the_ending_says_the_format_however_it_is_packed(ending: str, found: str
         (lambda: ZSTD[:4], "cut short"),
         (lambda: ZSTD + b"something else", "damaged"),
         (lambda: ZSTD[:-10] + b"\xff" * 10, "damaged"),
-        (lambda: CONTENT, "damaged, or none"),
+        (lambda: CONTENT, "damaged, or not zstd"),
     ],
 )
 def test_what_is_no_whole_zstd_says_why(data: Callable[[], bytes], expected: str) -> None:
@@ -134,8 +134,9 @@ def test_what_is_empty_packed_or_not_is_empty(key: str, data: bytes) -> None:
 
 def test_an_unknown_ending_names_the_known_ones() -> None:
     assert reason("otel-raw/a/b/x.xyz.gz", b"{}") == (
-        "'otel-raw/a/b/x.xyz.gz' has no ending we know: .binpb, .pb, .json, .jsonl, .ndjson, .csv, .tsv, .parquet, "
-        ".log, .txt, .prw1, .prw2, .lokipb, .lokijson, each also with .gz or .zst"
+        "'otel-raw/a/b/x.xyz.gz' has an unknown ending: use .binpb, .pb, .json, .jsonl, "
+        ".ndjson, .csv, .tsv, .parquet, .log, .txt, .prw1, .prw2, .lokipb, .lokijson, each "
+        "also with .gz or .zst"
     )
 
 
@@ -145,7 +146,7 @@ def test_an_unknown_ending_names_the_known_ones() -> None:
 def test_the_limit_is_exact(packed: bytes) -> None:
     assert len(unpack("x.binpb", memoryview(packed), len(CONTENT))[1]) == len(CONTENT)
     assert reason("x.binpb", packed, len(CONTENT) - 1) == (
-        f"the file unpacks to more than {len(CONTENT) - 1} bytes: raise object_max_bytes to take it"
+        f"the file unpacks to more than {len(CONTENT) - 1} bytes: raise object_max_bytes to ingest it"
     )
 
 
@@ -186,7 +187,7 @@ def test_a_bomb_of_a_gigabyte_is_stopped_at_the_limit(tmp_path: Path, stated: in
     assert path.stat().st_size < 8 << 20
     run = [sys.executable, "-c", _IN_A_PROCESS_OF_ITS_OWN, str(path)]
     message, grown_mb = subprocess.run(run, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert message == f"the file unpacks to more than {32 << 20} bytes: raise object_max_bytes to take it"
+    assert message == f"the file unpacks to more than {32 << 20} bytes: raise object_max_bytes to ingest it"
     assert int(grown_mb) < 48  # the limit, and some slack; not the gigabyte
 
 

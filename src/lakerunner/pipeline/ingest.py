@@ -205,8 +205,8 @@ def _refuse_mostly_bad(rejects: Rejects, max_share: float) -> None:
     if rejects.count > max_share * rejects.lines:
         first = rejects.first[0]
         raise Corrupt(
-            f"{rejects.count} of {rejects.lines} lines cannot be read, first line {first.line}: {first.reason}; "
-            f"bad_lines_max_share = {max_share:g} is the largest share of bad lines that is taken"
+            f"{rejects.count} of {rejects.lines} lines cannot be read, first line {first.line}: "
+            f"{first.reason}; the setting bad_lines_max_share allows a share of {max_share:g}"
         )
 
 
@@ -233,7 +233,7 @@ def _read(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> mem
     """The object as it was announced. If another stands there by now, that one is announced under its own etag:
     taking it here would take it twice."""
     if source.size > limits.object_max_bytes:
-        raise Corrupt(f"the file has {source.size} bytes: raise object_max_bytes to take it")
+        raise Corrupt(f"the file has {source.size} bytes: raise object_max_bytes to ingest it")
     reach("before-read", source.key)
     changed = Corrupt("the object has changed since it was announced")
     try:

@@ -128,7 +128,7 @@ def _made(work: _Work, raws: Sequence[Raw], write: Write) -> Made:
     """The segments of objects of one format."""
     reader = READERS.get((work.spec.name, raws[0].format))
     if reader is None:
-        reason = f"{work.spec.name} are not read from {raws[0].format} files"
+        reason = f"{work.spec.name} cannot be read from {raws[0].format} files"
         return Made(failed=tuple((raw.source, reason) for raw in raws))
     left = raws
     made = Made()

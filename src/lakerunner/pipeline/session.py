@@ -119,7 +119,7 @@ def open_session(settings: SparkSettings, app_name: str) -> SparkSession:
     except Py4JJavaError as error:
         reason = str(error.java_exception.getMessage()).partition("\n")[0]
         _end_jvm(_CLOSE_SECONDS)
-        raise Unavailable(f"Spark master {settings.master!r} does not take us: {reason}") from None
+        raise Unavailable(f"cannot connect to Spark master {settings.master!r}: {reason}") from None
     finally:
         os.close(lock)
 
@@ -200,7 +200,7 @@ def _launch(settings: SparkSettings, conf: SparkConf, scratch: Path, lock: int) 
             gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError:
             raise UserError(
-                f"Spark does not start with master {conf.get('spark.master')!r}: {_last_words(output)}"
+                f"cannot start Spark with master {conf.get('spark.master')!r}: {_last_words(output)}"
             ) from None
     gateway.scratch = scratch  # beside pyspark's own gateway.proc: for _end_jvm
     return gateway
@@ -210,7 +210,7 @@ def _last_words(output: Path) -> str:
     """What Java said, without the frames of its own code."""
     lines = [line.strip() for line in output.read_text(errors="replace").splitlines()]
     said = [line for line in lines if line and not line.startswith(("at ", "WARNING: "))]
-    return " ".join(said)[-500:] or "it said nothing"
+    return " ".join(said)[-500:] or "no output"
 
 
 def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> list[tuple[str, str]]:

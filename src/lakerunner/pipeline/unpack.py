@@ -51,7 +51,9 @@ def unpack(key: str, data: memoryview, max_bytes: int) -> tuple[str, memoryview]
     name = name.removesuffix(packing)
     found = next((found for ending, found in FORMATS.items() if name.endswith(ending)), None)
     if found is None:
-        raise Corrupt(f"{key!r} has no ending we know: {', '.join(FORMATS)}, each also with {' or '.join(PACKINGS)}")
+        raise Corrupt(
+            f"{key!r} has an unknown ending: use {', '.join(FORMATS)}, each also with {' or '.join(PACKINGS)}"
+        )
     return found, _packing_of(data, packing)(data, max_bytes) if data else data
 
 
@@ -108,14 +110,14 @@ def unzstd(data: memoryview, max_bytes: int) -> memoryview:
     except OSError as error:
         if "Truncated" in str(error):
             raise Corrupt("the zstd file is cut short") from None
-        raise Corrupt(f"the zstd file is damaged, or none: {error}") from None
+        raise Corrupt(f"the zstd file is damaged, or not zstd: {error}") from None
     if size > max_bytes:
         raise _too_large(max_bytes)
     return memoryview(b"".join(parts))
 
 
 def _too_large(max_bytes: int) -> Corrupt:
-    return Corrupt(f"the file unpacks to more than {max_bytes} bytes: raise object_max_bytes to take it")
+    return Corrupt(f"the file unpacks to more than {max_bytes} bytes: raise object_max_bytes to ingest it")
 
 
 PACKINGS: dict[str, Unpack] = {".gz": gunzip, ".zst": unzstd}

@@ -41,7 +41,7 @@ _RAW_BODY = "lakerunner.body"  # as the reader calls the bytes of a body that is
 def from_text(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     """The export request of these lines, and those that are too long."""
     if signal != "logs":
-        raise Corrupt(f"plain text holds logs, not {signal}: change the file's name, or send {signal} as JSON lines")
+        raise Corrupt(f"plain text files contain logs, not {signal}: rename the file, or send {signal} as JSON lines")
     reading = Reading()
     content = _utf8(data, reading)
     records = _TextLogs(columns, reading)
@@ -57,7 +57,7 @@ def from_text(signal: str, data: memoryview, columns: Columns) -> Transcoded:
                 records.add(("message", *names), [message.decode(), *values])
             except UnicodeDecodeError:
                 reading.note(
-                    "not UTF-8", f"bytes that are not UTF-8 are U+FFFD in the message, and kept as {_RAW_BODY}"
+                    "not UTF-8", f"bytes that are not UTF-8 are shown as U+FFFD in the message, and kept as {_RAW_BODY}"
                 )
                 values = [message.decode(errors="replace"), *values, message]
                 records.add(("message", *names, _RAW_BODY), values)
@@ -165,9 +165,11 @@ class _TextLogs(Logs):
         if own is not None:
             self.time_before = _TIME + struct.pack("<Q", own.ns)
         elif self.time_before:
-            self.reading.note("no time", "no time in the line: it has that of the record above")
+            self.reading.note("no time", "line without a time: it gets the time of the record above")
         else:
-            self.reading.note("no time at the beginning", "no time in the line, nor above: it has that of the object")
+            self.reading.note(
+                "no time at the beginning", "line without a time, and no record above: it gets the time of the object"
+            )
 
 
 def _utf8(data: memoryview, reading: Reading) -> memoryview:
@@ -179,5 +181,5 @@ def _utf8(data: memoryview, reading: Reading) -> memoryview:
     for start in range(0, len(data), _BLOCK):
         content += decoder.decode(bytes(data[start : start + _BLOCK]), start + _BLOCK >= len(data)).encode()
     if b"\xef\xbf\xbd" in content:
-        reading.note("not UTF-16", "bytes that are not UTF-16 are U+FFFD")
+        reading.note("not UTF-16", "bytes that are not UTF-16 are shown as U+FFFD")
     return memoryview(content)
