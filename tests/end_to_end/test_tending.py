@@ -109,7 +109,7 @@ def test_a_damaged_segment_is_set_aside_and_comes_back_when_it_is_mended(tmp_pat
         assert "0 waiting, 0 set aside, 1 segments set aside" in shown
         assert path.stem.removeprefix("tbl_")[:12] in shown.replace("\n", "")
         path.write_bytes(whole)
-        assert running.command("work", "--requeue").stdout == "0 works and 1 segments go again\n"
+        assert running.command("work", "--requeue").stdout == "0 works and 1 segments queued again\n"
         assert _aside(running) == 0
         rows = running.sql("select message from logs order by 1")
         assert [row["message"] for row in rows] == ["line 0", "line 1", "line 2"]

@@ -63,7 +63,7 @@ def test_rejects_on_a_terminal() -> None:
     show_rejects({"key": HOSTILE, "rejected": 5, "lines": 9, "rejects": [reject]}, "table", terminal)
     show_rejects({"key": HOSTILE, "rejected": 0, "lines": 9, "rejects": []}, "table", terminal)
     assert is_harmless(terminal.getvalue())
-    assert "1 of 5 rejected lines, of 9 lines" in terminal.getvalue()
+    assert "1 of 5 rejected lines shown; the object has 9 lines" in terminal.getvalue()
 
 
 OBJECTS = {
@@ -100,7 +100,7 @@ def test_objects_keep_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     assert "2 lines rejected: see `lakerunner objects rejects`" in file.getvalue()
     assert "note: no service, 7 times, first in line 5: no column is the service" in file.getvalue()
     assert "note: time in the future, 2 times: record 3 has the time 2100-01-01" in file.getvalue()
-    assert file.getvalue().endswith("1 seen, 1 partial; times are UTC, of `seen` when it came\n")
+    assert file.getvalue().endswith("1 seen, 1 partial; times are UTC; of `seen` objects when they were announced\n")
 
 
 def test_tables_are_drawn_wherever_they_go() -> None:

@@ -122,7 +122,7 @@ def test_windows_that_are_right(lake: CheckedLake) -> None:
     code, said = lake.fsck()
     assert (code, said["findings"]) == (0, [])
     assert said["looked_at"]["windows recomputed"] == 1
-    assert said["looked_at"]["segments rolled up anew"] == 1
+    assert said["looked_at"]["segments rolled up again"] == 1
 
 
 def test_a_sum_may_be_rounded_and_no_more(lake: CheckedLake) -> None:
@@ -133,7 +133,7 @@ def test_a_sum_may_be_rounded_and_no_more(lake: CheckedLake) -> None:
     ((severity, check, what, where),) = lake.found()
     assert (severity, check) == ("error", "rollups")
     assert what == (
-        "chq_rollup_sum of 1 of 1 windows is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
+        "chq_rollup_sum of 1 of 1 windows differs from its source, load series 7 at 2025-10-09T08:00:10.000000000Z"
     )
     assert where.startswith("edge/10s of db/")
 
@@ -142,7 +142,7 @@ def test_the_later_window_counts(lake: CheckedLake) -> None:
     rolled(lake, 1, 2, time=START + 1)
     add_windows(lake, table([(END, 1, 1.0)]), "early")
     assert [what for _, _, what, _ in lake.found()] == [
-        f"{name} of 1 of 1 windows is not what it is made of, load series 7 at 2025-10-09T08:00:10.000000000Z"
+        f"{name} of 1 of 1 windows differs from its source, load series 7 at 2025-10-09T08:00:10.000000000Z"
         for name in ("chq_rollup_count", "chq_rollup_sum")
     ]
     add_windows(lake, table([(END, 2, 3.0)]), "late")
@@ -153,7 +153,7 @@ def test_what_describes_the_series_counts_too(lake: CheckedLake) -> None:
     rolled(lake, 1, time=START + 1)
     add_windows(lake, table([(END, 1, 1.0)], unit="ms"), "w")
     ((_, _, what, _),) = lake.found()
-    assert what.startswith("unit of 1 of 1 windows is not what it is made of")
+    assert what.startswith("unit of 1 of 1 windows differs from its source")
 
 
 def test_a_window_that_is_missing(lake: CheckedLake) -> None:
@@ -167,7 +167,7 @@ def test_a_window_that_is_missing(lake: CheckedLake) -> None:
 def test_a_rolled_segment_without_any_window(lake: CheckedLake) -> None:
     one = rolled(lake, 1, time=START + 1)
     found = lake.found(sample=0)
-    what = "it is marked as rolled up, and there are no windows of 10s of its time"
+    what = "it is marked as rolled up, but there are no windows of 10s for its time"
     assert found == [("error", "rollups", what, one.path)]
     lake.sql("UPDATE lrdb.segments SET rolled = false")
     assert lake.found() == []
@@ -200,7 +200,7 @@ def test_windows_on_their_way_are_not_compared(lake: CheckedLake) -> None:
     lake.add("metrics", points_of(5, time=START + 2))
     code, said = lake.fsck()
     assert (code, said["findings"]) == (0, [])
-    assert said["looked_at"]["rolled segments not compared: others of their time wait to be rolled up"] == 1
+    assert said["looked_at"]["rolled segments not compared: other segments of the same time wait to be rolled up"] == 1
 
 
 def expire(lake: CheckedLake, segment: Segment, keep_ns: int = 3600 * SECOND) -> None:

@@ -115,8 +115,8 @@ def test_notes_go_to_standard_error(url: str) -> None:
 
 
 def test_what_does_not_go_together(url: str) -> None:
-    assert "an instant has one --time" in str(run(url, "up", "--instant", "--start", "now-1h").exception)
-    assert "--time and --end are both there" in str(run(url, "up", "--time", "now", "--end", "now").exception)
+    assert "--instant takes one --time" in str(run(url, "up", "--instant", "--start", "now-1h").exception)
+    assert "--time and --end are both given" in str(run(url, "up", "--time", "now", "--end", "now").exception)
 
 
 def test_what_is_missing_is_exit_code_3_and_a_failure_1() -> None:
@@ -164,7 +164,7 @@ def test_gaps_stay_empty() -> None:
 
 def test_many_series_are_counted_not_drawn() -> None:
     rows = drawn([Line(f"s{n}", [(0, float(n))], 1000) for n in range(50)])
-    assert rows[-1] == "and 10 more series, which are not drawn"
+    assert rows[-1] == "and 10 more series, not drawn"
 
 
 def test_nothing_to_plot_is_said() -> None:

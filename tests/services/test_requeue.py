@@ -59,7 +59,7 @@ def test_what_failed_is_listed_with_its_reason(tended: Lake, asked: httpx.Client
     assert (work["signal"], work["tier"], work["collector"]) == ("logs", "raw", "c")
     assert work["segments"] == sorted(str(one.id) for one in made)
     reasons = {one["id"]: one["reason"] for one in answer["segments"]}
-    why = f"work {work['id']} was given up after 1 attempts: it does not work"
+    why = f"work {work['id']} was set aside after 1 attempts: it does not work"
     assert reasons == {str(damaged.id): "page 3 is torn"} | {str(one.id): why for one in made}
     theirs = asked.get("/api/v1/work", headers=THEIRS)
     assert theirs.json() == {"work": [], "segments": []}

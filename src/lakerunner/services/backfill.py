@@ -47,8 +47,9 @@ class Counts:
     def sentence(self, *, dry_run: bool) -> str:
         new = "would be announced" if dry_run else "announced"
         return (
-            f"{self.listed} objects listed: {self.new} {new}, {self.known} known, {self.outside} outside the time asked"
-            f" for, {self.strays} not raw telemetry that is ingested, {self.set_aside} set aside"
+            f"{self.listed} objects listed: {self.new} {new}, {self.known} known, {self.outside} "
+            f"outside of the time range, {self.strays} not raw telemetry, {self.set_aside} set "
+            "aside"
         )
 
 
@@ -178,13 +179,13 @@ def prefix_of(url: str, store_url: str) -> str:
     named, ours = urlsplit(url), urlsplit(store_url)
     if (named.scheme, named.netloc) != (ours.scheme, ours.netloc):
         raise UserError(
-            f"{url} is not in this lake's store {ours.scheme}://{ours.netloc}: objects are read from there alone. "
-            "Copy them there, or set --store"
+            f"{url} is not in the store of this lake, {ours.scheme}://{ours.netloc}: copy the "
+            "objects there, or set --store"
         )
     top = unquote(ours.path).strip("/")
     path = unquote(named.path).lstrip("/")
     if top and not f"{path}/".startswith(f"{top}/"):
-        raise UserError(f"{url} is not below this lake's store {store_url}")
+        raise UserError(f"{url} is not below the store of this lake, {store_url}")
     return path[len(top) :].lstrip("/") if top else path
 
 
@@ -192,7 +193,7 @@ def changed_between(since: str | None, until: str | None, now_ns: int) -> TimeRa
     start = _moment("--since", since, now_ns) if since else ALL_TIME.start_ns
     end = _moment("--until", until, now_ns) if until else ALL_TIME.end_ns
     if start >= end:
-        raise UserError(f"--since {since} is not before --until {until or 'the end of time'}")
+        raise UserError(f"--since {since} must be before --until {until or 'the end of time'}")
     return TimeRange(start, end)
 
 
@@ -204,7 +205,7 @@ def _moment(option: str, text: str, now_ns: int) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise UserError(f"{option} {text!r} is no time: write 2026-01-31T12:00:00Z, or 6h, or 7d") from None
+        raise UserError(f"{option} {text!r} is not a time: write 2026-01-31T12:00:00Z, or 6h, or 7d") from None
     if found.tzinfo is None:
         found = found.replace(tzinfo=UTC)
     return int(found.timestamp()) * SECOND_NS + found.microsecond * 1000

@@ -46,7 +46,8 @@ def make_private(home: Path, *, embedded: bool) -> None:
         entries = {entry.name for entry in home.iterdir()}
         if status.st_uid != os.geteuid() or (entries and not entries & _OURS):
             log.warning(
-                "others may look into the home: its mode is left as it is, since it is not ours alone",
+                "home is accessible to other users; its mode was not changed, because it belongs to "
+                "another user or holds other files",
                 home=str(home),
                 mode=f"{stat.S_IMODE(status.st_mode):04o}",
             )
@@ -76,10 +77,10 @@ class Home:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._lock, 20, 0).decode().strip() or "of an unknown id"
+            holder = os.pread(self._lock, 20, 0).decode().strip() or "with an unknown id"
             os.close(self._lock)
             raise UserError(
-                f"process {holder} runs with home {directory} already: stop it, or take another --home"
+                f"process {holder} already runs with home {directory}: stop it, or choose another --home"
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -107,8 +108,9 @@ class NoLake(NotFound):
 
     def __init__(self, home: Path) -> None:
         super().__init__(
-            f"there is no lake in {home.absolute()}: start one with `lakerunner up`, or name the home of yours with "
-            "--home or LAKERUNNER_HOME, or its PostgreSQL server with DATABASE_URL"
+            f"no lake found in {home.absolute()}: start one with `lakerunner up`, or name the "
+            "home of yours with --home or LAKERUNNER_HOME, or its PostgreSQL server with "
+            "DATABASE_URL"
         )
 
 
@@ -124,9 +126,9 @@ def refuse_half_restored(home: Path) -> None:
     """UserError while a restore into this home runs, or after one was killed: an empty lake must not start instead."""
     if (home / RESTORING).exists():
         raise UserError(
-            f"the restore into {home.absolute()} is not finished: {RESTORING} is still in it. If no restore is "
-            "running, run `lakerunner restore` again with the same --home; or, to start an empty lake, remove "
-            "everything in it first"
+            f"the restore into {home.absolute()} is not finished: {RESTORING} is still in it. If "
+            "no restore is running, run `lakerunner restore` again with the same --home. To "
+            "start an empty lake instead, remove everything in it first"
         )
 
 
@@ -139,7 +141,7 @@ def holder_of(directory: Path) -> str:
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return os.pread(lock, 20, 0).decode().strip() or "of an unknown id"
+        return os.pread(lock, 20, 0).decode().strip() or "with an unknown id"
     finally:
         os.close(lock)
     return ""

@@ -104,7 +104,7 @@ class Ingest:
                     return ingest_box(session, box, parts.address, parts.limits, parts.mappings)
                 except Crashed as error:
                     probe(session)
-                    log.warning("a worker died at a box", objects=len(box.sources), error=str(error))
+                    log.warning("a worker died while processing a box", objects=len(box.sources), error=str(error))
                     return None
         except Unavailable:
             self._sources.give_back(identities)
@@ -115,14 +115,15 @@ class Ingest:
             self._parts.index.commit(replace(commit_of(result), rerouted=_rerouted(box, result)))
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
-            log.debug("another worker was first, doing the box again without what is done", objects=len(box.sources))
+            log.debug("another worker committed first; processing the rest of the box", objects=len(box.sources))
             return False
         return True
 
     def _give_up(self, box: IngestBox, sources: tuple[SourceObject, ...]) -> bool:
         reason = (
-            f"each of the {self._parts.max_attempts} workers that read it alone died of it (out of memory, or a fault "
-            "in a library): give the executors more memory, then `lakerunner objects --retry`"
+            f"{self._parts.max_attempts} workers that read this object alone died (out of memory, "
+            "or a fault in a library): give the executors more memory, then run `lakerunner "
+            "objects --retry`"
         )
         result = BoxResult((), (), tuple((source, reason) for source in sources))
         if not self._commit(replace(box, sources=sources), result):
@@ -185,6 +186,6 @@ def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
             "object read in part", key=source.key, lines=rejects.lines, rejected=rejects.count, first=str(rejects)
         )
     for source, signal in result.rerouted:
-        log.info("object announced as of another signal", key=source.key, signal=signal)
+        log.info("object has another signal, announced again", key=source.key, signal=signal)
     for source, reason in result.failed:
         log.warning("object set aside", key=source.key, reason=reason)

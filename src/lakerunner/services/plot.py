@@ -175,4 +175,4 @@ def _legend(lines: Sequence[Line], count: int) -> Iterator[Text]:
         last = next((value for _, value in reversed(line.points)), math.nan)
         yield Text("━━ ", style=COLOURS[number % len(COLOURS)]) + Text(f"{line.name}  {short(last)}")
     if count > len(lines):
-        yield Text(f"and {count - len(lines)} more series, which are not drawn", style="dim")
+        yield Text(f"and {count - len(lines)} more series, not drawn", style="dim")

@@ -90,7 +90,7 @@ def _otlp_problems(reading: Reading) -> Iterator[Problem]:
     for name in OTLP_PORTS:
         port = getattr(settings, name)
         if port and port in used:
-            yield reading.problem(name, f"is the port of {used[port]} too: choose another, or 0 for a free one")
+            yield reading.problem(name, f"is also the port of {used[port]}: choose another, or 0 for a free one")
         elif name in reading.sources:
             try:
                 _check_address(settings.otlp_listen, port)
@@ -114,7 +114,7 @@ def _check_directory(home: Path) -> None:
 
 def _check_unused(home: Path) -> None:
     if holder := holder_of(home):
-        raise UserError(f"process {holder} runs with this home: stop it, or choose another with --home")
+        raise UserError(f"process {holder} runs with this home: stop it, or choose another --home")
 
 
 def _check_database_url(url: str) -> None:

@@ -26,7 +26,7 @@ def table_rows(answer: Rows) -> list[Row]:
     rows: list[Row] = []
     for row in answer:
         if len(rows) == TABLE_ROWS:
-            raise UserError(f"more than {TABLE_ROWS} rows are no table: add a LIMIT, or use --format ndjson")
+            raise UserError(f"more than {TABLE_ROWS} rows do not fit in a table: add a LIMIT, or use --format ndjson")
         rows.append(row)
     return rows
 
@@ -79,9 +79,9 @@ def warn(ended: Ended, say: Callable[[str], None]) -> None:
     for warning in ended.warnings:
         say(f"warning: {warning}")
     if not ended.complete:
-        say("warning: this answer is NOT COMPLETE. Missing are:")
+        say("warning: this answer is NOT COMPLETE. Missing:")
         for one in ended.missing:
-            say(f"  {one['segments']} segments of {one['start']} to {one['end']}: {one['reason']}")
+            say(f"  {one['segments']} segments from {one['start']} to {one['end']}: {one['reason']}")
 
 
 def error_text(error: LakerunnerError, text: str) -> str:

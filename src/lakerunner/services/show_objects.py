@@ -28,7 +28,10 @@ def show_objects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
         return
     _show_table(("state", "ended", "rows", "bytes", "key", "what"), map(_object_cells, answer["objects"]), output)
     counts = answer["counts"].items()
-    output.write(", ".join(f"{count} {state}" for state, count in counts) + "; times are UTC, of `seen` when it came\n")
+    output.write(
+        ", ".join(f"{count} {state}" for state, count in counts)
+        + "; times are UTC; of `seen` objects when they were announced\n"
+    )
 
 
 def show_rejects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
@@ -37,11 +40,13 @@ def show_rejects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
         return
     rejects = answer["rejects"]
     if not rejects:
-        output.write(drawn(f"no rejected lines are recorded of {answer['key']}") + "\n")
+        output.write(drawn(f"{answer['key']} has no rejected lines on record") + "\n")
         return
     rows = ([str(one["line"]), str(one["offset"]), one["reason"], one["excerpt"]] for one in rejects)
     _show_table(("line", "offset", "reason", "begins with"), rows, output)
-    output.write(f"{len(rejects)} of {answer['rejected']} rejected lines, of {answer['lines']} lines\n")
+    output.write(
+        f"{len(rejects)} of {answer['rejected']} rejected lines shown; the object has {answer['lines']} lines\n"
+    )
 
 
 def _object_cells(one: Mapping[str, Any]) -> list[str]:

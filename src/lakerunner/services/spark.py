@@ -79,7 +79,7 @@ class ProcessSpark:
 
     def _open_again(self, lost: SparkSession) -> SparkSession:
         if not self._state.wait_for(lambda: self._users == 0 or self._session is not lost, _LEAVE_SECONDS):
-            raise Unavailable(f"Spark's Java process has ended, and {self._users} jobs of it have not returned")
+            raise Unavailable(f"Spark's Java process has ended, and {self._users} of its jobs have not returned")
         if self._session is not None and self._session is not lost:
             return self._session  # opened by another thread meanwhile
         if self._runtime.stopping.is_set():
@@ -89,7 +89,7 @@ class ProcessSpark:
         try:
             return self._opened()
         except UserError as error:  # the settings were good enough before: the machine has to recover
-            raise Unavailable(f"Spark cannot be started again: {error}") from error
+            raise Unavailable(f"cannot start Spark again: {error}") from error
 
     def _opened(self) -> SparkSession:
         settings = self._settings

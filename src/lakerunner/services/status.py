@@ -99,7 +99,7 @@ def fitting(console: Console, tables: RenderableType) -> RenderableType:
     if len(lines) <= console.height:
         return tables
     parts = [part for line in lines[:room] for part in (*line, Segment.line())]
-    left = Text(f"{len(lines) - room} more lines have no room here: `lakerunner status` shows them", style="bold")
+    left = Text(f"{len(lines) - room} more lines do not fit: `lakerunner status` shows them", style="bold")
     return Group(Segments(parts), left)
 
 
@@ -222,7 +222,7 @@ def shown(status: Status) -> Group:
     aside = sum(of.aside for of in status.segments)
     lines = [
         f"written per stored byte: {each}",
-        *([f"{aside} segments are merged no more: `lakerunner work` says why"] if aside else []),
+        *([f"{aside} segments are excluded from merges: `lakerunner work` shows the reasons"] if aside else []),
     ]
     return Group(queues, lag, segments, sweeper, *map(Text, lines))
 

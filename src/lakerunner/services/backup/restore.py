@@ -44,7 +44,9 @@ def run_restore(settings: Settings, source: ObjectStore, name: str | None, say: 
     manifest = find_manifest(source, name)
     _refuse_newer(manifest)
     if manifest.index_only and not settings.store:
-        raise UserError(f"backup {manifest.name} is of the index only: name the store of its objects with --store URL")
+        raise UserError(
+            f"backup {manifest.name} contains the index only: name the store with its objects with --store URL"
+        )
     with _staged(settings, say) as staged, TemporaryDirectory(prefix="lakerunner-restore-") as at:
         target = open_store(store_address(staged))
         if not manifest.index_only:
@@ -143,14 +145,14 @@ def _refuse_used_home(home: Path) -> None:
     if not home.exists():
         return
     if not home.is_dir():
-        raise UserError(f"{home} is not a directory: restore into a --home that is new")
+        raise UserError(f"{home} is not a directory: restore into a new --home")
     names = {entry.name for entry in home.iterdir()} - {"lost+found"}
     if RESTORING not in names and names:
-        raise UserError(f"{home} is not empty: restore into a --home that is new")
+        raise UserError(f"{home} is not empty: restore into a new --home")
     if others := sorted(names - {RESTORING}):
         raise UserError(
-            f"{home} holds {', '.join(others)} beside {RESTORING}, which a restore left that was killed: remove "
-            "everything in it, and restore again"
+            f"{home} contains {', '.join(others)} beside {RESTORING}, left by a restore that was "
+            "killed: remove everything in it, and restore again"
         )
 
 
@@ -172,7 +174,7 @@ def _remove_left_over(staging: Path, say: Say) -> None:
     """Remove what a restore left that was killed: copies of the backup, and perhaps a server that still runs."""
     if not any(staging.iterdir()):
         return
-    say(f"removing what an interrupted restore left in {staging}")
+    say(f"removing files of an interrupted restore in {staging}")
     EmbeddedPostgres(staging / POSTGRES).stop_left_over()
     for entry in staging.iterdir():
         shutil.rmtree(entry)
@@ -181,8 +183,8 @@ def _remove_left_over(staging: Path, say: Say) -> None:
 def _refuse_used(target: ObjectStore, settings: Settings) -> None:
     if any(True for _ in target.list("")):
         raise UserError(
-            f"store {without_secrets(settings.store_url)} is not empty: restore into a store that is new, or "
-            "empty it if an interrupted restore left these objects"
+            f"store {without_secrets(settings.store_url)} is not empty: restore into a new store, "
+            "or empty it if an interrupted restore wrote these objects"
         )
 
 
@@ -190,6 +192,7 @@ def _refuse_newer(manifest: Manifest) -> None:
     known = [migration.name for migration in load_migrations()]
     if manifest.migration not in known:
         raise UserError(
-            f"backup {manifest.name} is of a newer Lakerunner: its index has migration {manifest.migration}, and the "
-            f"last one known here is {known[-1]}. Restore it with that version"
+            f"backup {manifest.name} was made by a newer Lakerunner: its index has migration "
+            f"{manifest.migration}, the last one of this version is {known[-1]}. Restore it with "
+            "that version"
         )

@@ -35,13 +35,15 @@ CHECK = "rows"
 ROWS_AT_ONCE = 20_000_000  # digests of 8 bytes, and as much again to sort them
 _DELIVERY = ("delivery", "delivery_row")
 _TRIES = 3
-_MERGED = "nothing: a merge of both drops one; where one is full, or of the last level, it is merged no more: both stay"
+_MERGED = (
+    "nothing, if they can still be merged: the merge drops one. If one is full or of the last level, both rows stay"
+)
 
 
 def check_inputs(lake: Lake, scope: Scope, found: Findings) -> None:
     for id_, collector, signal, old in lake.index.inspect.doubled(scope.organization.id):
-        what = f"segment {id_} and segment {old}, whose place it took, are both live: its rows count twice"
-        to_do = "set the state of the older one back to 'replaced' in lrdb.segments, and report how it came to be"
+        what = f"segment {id_} and segment {old}, which it replaced, are both live: their rows count twice"
+        to_do = "set the state of the older one to 'replaced' in lrdb.segments, and report a bug"
         found.add(scope.finding(CHECK, ERROR, what, f"{collector}/{signal}", to_do))
 
 
@@ -69,7 +71,7 @@ def _check_hour(lake: Lake, scope: Scope, hour: Hour, found: Findings) -> None:
             if _all_live(lake, segments):
                 where = f"{hour.collector}/{hour.signal}"
                 found.add(
-                    scope.finding(CHECK, ERROR, f"an hour cannot be read: {error}", where, "see the check of files")
+                    scope.finding(CHECK, ERROR, f"cannot read an hour: {error}", where, "see the findings on files")
                 )
                 return
             continue
@@ -79,7 +81,7 @@ def _check_hour(lake: Lake, scope: Scope, hour: Hour, found: Findings) -> None:
         return
     found.looked_at["rows compared"] += sum(segment.rows for segment in segments)
     if equal and pair is not None:
-        what = f"{equal} rows are in two live segments or more: delivered twice, and not merged"
+        what = f"{equal} rows are in more than one live segment: delivered twice, and not merged"
         where = f"{hour.collector}/{hour.signal} {hour_of(hour.time.start_ns):%Y-%m-%d %H}h: {pair[0]}, {pair[1]}"
         found.add(scope.finding(CHECK, NOTE, what, where, _MERGED))
 

@@ -30,9 +30,9 @@ from lakerunner.services.checks.texts import text_troubles
 
 CHECK = "files"
 _AT_ONCE = 8
-_TAKE_OUT = "its rows are lost here: ingest the raw objects of this hour again, or restore the file from a copy"
-_REBUILD = "restore the file from a copy, or ingest the raw objects of this hour again"
-_TELL = "the index and the file do not agree: report it with the ids"
+_TAKE_OUT = "its rows are lost: ingest the raw objects of this hour again, or restore the file from a backup"
+_REBUILD = "restore the file from a backup, or ingest the raw objects of this hour again"
+_TELL = "the index and the file differ: report a bug with the ids"
 
 
 def check_files(lake: Lake, scope: Scope, found: Findings) -> None:
@@ -79,10 +79,10 @@ def _troubles(lake: Lake, scope: Scope, segment: Segment) -> Iterator[tuple[str,
     try:
         size = size_of(lake.store, key)
     except Absent:
-        yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
+        yield f"the file of a live segment with {segment.rows} rows is missing", key, _TAKE_OUT
         return
     if size != segment.bytes:
-        yield f"it has {size} bytes, the index says {segment.bytes}", key, _REBUILD
+        yield f"it has {size} bytes, {segment.bytes} in the index", key, _REBUILD
         return
     try:
         footer = footer_of(lake.store, key, size)
@@ -90,9 +90,9 @@ def _troubles(lake: Lake, scope: Scope, segment: Segment) -> Iterator[tuple[str,
         if scope.deep:
             yield from _deep_troubles(lake, segment)
     except Absent:
-        yield f"the object of a live segment of {segment.rows} rows is not there", key, _TAKE_OUT
+        yield f"the file of a live segment with {segment.rows} rows is missing", key, _TAKE_OUT
     except Corrupt as error:
-        yield f"it cannot be read: {_without(error, key)}", key, _REBUILD
+        yield f"cannot be read: {_without(error, key)}", key, _REBUILD
 
 
 def _sides(segment: Segment) -> dict[str, int]:
@@ -103,13 +103,13 @@ def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[tu
     try:
         size = size_of(lake.store, key)
         if size != stated:
-            yield f"this side file has {size} bytes, the index says {stated}", key, _REBUILD
+            yield f"this side file has {size} bytes, {stated} in the index", key, _REBUILD
         elif deep and key.endswith(".parquet"):
             with opened(lake.store, key, size, lake.directory) as file:
                 for _ in batches(file, key):
                     pass
     except Absent:
-        yield "a side file of a live segment is not there", key, _REBUILD
+        yield "a side file of a live segment is missing", key, _REBUILD
     except Corrupt as error:
         yield f"this side file cannot be read: {_without(error, key)}", key, _REBUILD
 
@@ -117,16 +117,16 @@ def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[tu
 def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]:
     spec = spec_of(segment.signal, segment.frequency_ms)
     if footer.num_rows != segment.rows:
-        yield f"it has {footer.num_rows} rows, the index says {segment.rows}"
+        yield f"it has {footer.num_rows} rows, {segment.rows} in the index"
     schema = footer.schema.to_arrow_schema()
     stated = [column.name for column in segment.columns]
     if schema.names != stated:
-        yield f"its columns are not those that the index says: {_difference(schema.names, stated)}"
+        yield f"its columns differ from the index: {_difference(schema.names, stated)}"
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     leaves = {footer.schema.column(leaf).path: leaf for leaf in range(len(footer.schema))}
     order = [leaves.get(name) for name in spec.sort_by]
     if any([one.column_index for one in group.sorting_columns or ()] != order for group in groups):
-        yield f"the order of its rows is not declared: it should be {', '.join(spec.sort_by)}"
+        yield f"the sort order of its rows is not declared: expected {', '.join(spec.sort_by)}"
     if "timestamp" in leaves:
         statistics = [group.column(leaves["timestamp"]).statistics for group in groups]
         if statistics and all(one is not None and one.has_min_max for one in statistics):
@@ -167,9 +167,9 @@ def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
         before = keys.slice(keys.num_rows - 1)
         rows += batch.num_rows
     if rows != segment.rows:
-        yield f"{rows} rows can be read, the index says {segment.rows}"
+        yield f"it has {rows} readable rows, {segment.rows} in the index"
     if unordered:
-        yield f"{unordered} of its rows are out of order: they should be sorted by {', '.join(sort_by)}"
+        yield f"{unordered} of its rows are not in order: expected order is {', '.join(sort_by)}"
     if first is not None and last is not None:
         yield from _time_troubles(segment, first, last)
 
@@ -192,7 +192,7 @@ def _unordered(keys: pa.RecordBatch) -> int:
 def _time_troubles(segment: Segment, first: int, last: int) -> Iterator[str]:
     if (first, last + 1) != (segment.time.start_ns, segment.time.end_ns):
         stated = f"{iso_time(segment.time.start_ns)} to {iso_time(segment.time.end_ns - 1)}"
-        yield f"its rows are of {iso_time(first)} to {iso_time(last)}, the index says {stated}"
+        yield f"its rows are from {iso_time(first)} to {iso_time(last)}, in the index {stated}"
 
 
 def _difference(there: list[str], stated: list[str]) -> str:
@@ -201,7 +201,7 @@ def _difference(there: list[str], stated: list[str]) -> str:
     if parts:
         return "; ".join(parts)
     swapped = next((pair for pair in pairwise(there) if stated.index(pair[0]) > stated.index(pair[1])), ("", ""))
-    return f"in another order, {swapped[0]} before {swapped[1]}"
+    return f"different order, {swapped[0]} before {swapped[1]}"
 
 
 def _without(error: Exception, key: str) -> str:

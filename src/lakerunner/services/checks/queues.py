@@ -22,24 +22,27 @@ def check_sources(lake: Lake, scope: Scope, found: Findings) -> None:
     found.looked_at["raw objects"] += inspect.count_sources(id_)
     for key, endless in inspect.endless_sources(id_):
         what = "this raw object is done, and its row does not say " + ("when" if endless else "of what")
-        found.add(scope.finding(CHECK_SOURCES, ERROR, what, key, "report it: a commit writes both at once"))
+        found.add(scope.finding(CHECK_SOURCES, ERROR, what, key, "report a bug: a commit writes both at once"))
     states = inspect.sources(id_, STALE_SECONDS)
     seen, failed = states.get("seen"), states.get("failed")
     if seen is not None and seen.stale:
-        what = f"{seen.stale} raw objects were seen over a day ago, and are not done"
-        to_do = "are pubsub, boxer and ingest running? They are announced again every reminder_seconds"
+        what = f"{seen.stale} raw objects were seen over a day ago and are not ingested"
+        to_do = "check that pubsub, boxer and ingest are running; objects are announced again every reminder_seconds"
         found.add(scope.finding(CHECK_SOURCES, NOTE, what, seen.oldest or "", to_do))
     if failed is not None and failed.count:
         what = f"{failed.count} raw objects are set aside"
-        to_do = "`lakerunner objects --state failed` says why; `--retry` sends them again, `dismiss KEY` ends one"
+        to_do = (
+            "`lakerunner objects --state failed` shows the reasons, `--retry` ingests them "
+            "again, `dismiss KEY` closes one"
+        )
         found.add(scope.finding(CHECK_SOURCES, NOTE, what, failed.oldest or "", to_do))
 
 
 def check_work(lake: Lake, scope: Scope, found: Findings) -> None:
     for work in lake.index.inspect.failed_work(scope.organization.id):
         aside = work.state == "aside"
-        ended = "are set aside" if aside else "failed and are tried again"
-        to_do = "`lakerunner work` shows them, `lakerunner work --requeue` sends them again" if aside else "wait"
+        ended = "are set aside" if aside else "failed and will be retried"
+        to_do = "`lakerunner work` lists them, `lakerunner work --requeue` retries them" if aside else "wait"
         what = f"{work.count} boxes {ended}: {work.reason}"
         found.add(scope.finding(CHECK_WORK, NOTE, what, work.topic, to_do))
 
@@ -54,7 +57,7 @@ def check_outbox(lake: Lake, found: Findings, pause: Callable[[], None]) -> None
     for topic, messages, oldest in lake.index.inspect.outbox():
         if before.get(topic) == oldest:
             what = f"{messages} messages are not relayed"
-            to_do = "is a service running? Each of them relays the outbox"
+            to_do = "check that a service is running: each of them relays the outbox"
             found.add(Finding(CHECK_OUTBOX, NOTE, "", what, topic, to_do))
 
 
@@ -66,12 +69,16 @@ def check_bus(backlogs: Sequence[Backlog], found: Findings) -> None:
             what = f"{one.waiting} messages wait for a first reader, the oldest for {_hours(one)}"
             found.add(Finding(CHECK_BUS, NOTE, "", what, one.topic, "start the service that reads this topic"))
         elif one.orphaned:
-            what = f"{one.orphaned} messages are held by sessions of group {one.group} that are gone"
+            what = f"{one.orphaned} messages are claimed by sessions of group {one.group} that no longer exist"
             to_do = "start a member of the group: it takes them over"
             found.add(Finding(CHECK_BUS, NOTE, "", what, one.topic, to_do))
         elif old:
-            what = f"group {one.group} has {one.waiting} messages waiting and {one.claimed} held, since {_hours(one)}"
-            found.add(Finding(CHECK_BUS, NOTE, "", what, one.topic, f"is `lakerunner {one.group}` running, and well?"))
+            what = f"group {one.group} has {one.waiting} messages waiting and {one.claimed} claimed, for {_hours(one)}"
+            found.add(
+                Finding(
+                    CHECK_BUS, NOTE, "", what, one.topic, f"check that `lakerunner {one.group}` is running, and its log"
+                )
+            )
 
 
 def _hours(one: Backlog) -> str:

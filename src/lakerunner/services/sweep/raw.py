@@ -66,9 +66,12 @@ def raw_retention_ns(text: str) -> int | None:
         return None
     found = duration_ns(text)
     if found is None:
-        raise UserError(f"setting raw_retention: {text!r} is no time: write 36h, 7d or 4w; empty: raw objects stay")
+        raise UserError(
+            f"setting raw_retention: {text!r} is not a duration: write 36h, 7d or 4w; empty keeps raw objects forever"
+        )
     if found < _LEAST_NS:
         raise UserError(
-            f"setting raw_retention: {text} is less than 24h: the push doors look for raw objects of the last 24 hours"
+            f"setting raw_retention: {text} is less than 24h: duplicates of pushed requests are "
+            "detected by raw objects of the last 24 hours"
         )
     return found
