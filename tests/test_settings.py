@@ -56,7 +56,7 @@ WRONG = {
     "DATABASE_URL": "mysql://lake:hunter2@db/lake",
 }
 SAID = """\
-18 settings are wrong:
+18 settings are invalid:
   config = 'absent.toml' ($LAKERUNNER_CONFIG) cannot be read: No such file or directory
   database_url = 'mysql://lake:****@db/lake' ($DATABASE_URL) is not a PostgreSQL URL: write \
 postgresql://user:password@host:port/database
@@ -73,7 +73,7 @@ write 12h, 30d, 4w, 2y or forever
   spark_master = 'lokal[*]' ($LAKERUNNER_SPARK_MASTER) is not a Spark master: write local[*], local-cluster[...], \
 spark://host:port, k8s://... or yarn
   otlp_grpc_port = '70000' ($LAKERUNNER_OTLP_GRPC_PORT) is not a port: write 1 to 65535, or 0 for a free one
-  routes = '[' ($LAKERUNNER_ROUTES) cannot be used: it is not JSON: Expecting value: line 1 column 2 (char 1)
+  routes = '[' ($LAKERUNNER_ROUTES) cannot be used: not JSON: Expecting value: line 1 column 2 (char 1)
   query_spark = 'yes' ($LAKERUNNER_QUERY_SPARK) is unknown: write on or off
   promql_delayed_name_removal = 'on' ($LAKERUNNER_PROMQL_DELAYED_NAME_REMOVAL) is not true or false
   worker_keys = '****' ($LAKERUNNER_WORKER_KEYS) is unknown: did you mean worker_key?

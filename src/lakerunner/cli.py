@@ -195,8 +195,8 @@ _service(
 @cli.command(epilog=EPILOG)
 @click.argument("query", required=False)
 @_home
-@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
-@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
+@click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
+@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
 @click.option(
     "--format",
     "form",
@@ -211,16 +211,23 @@ _service(
     help="Write the answer to FILE. If the query fails, no file is left behind.",
 )
 @click.option("--file", "file", type=click.File("r", encoding="utf-8"), help="Read the query from this file.")
-@click.option("--param", multiple=True, metavar="NAME=TEXT", help="Value of $NAME; NAME:=JSON for a typed one.")
+@click.option(
+    "--param",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="Value of the parameter $NAME; NAME:=JSON for a value that is not text.",
+)
 @click.option("--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True)
-@click.option("--partial", is_flag=True, help="Take what can be read, name what cannot; exit code 3.")
-@click.option("--explain", is_flag=True, help="How the query would be answered, instead of the answer.")
-@click.option("--analyze", is_flag=True, help="Answer it, and show what that took.")
+@click.option(
+    "--partial", is_flag=True, help="Answer with the data that can be read, list what cannot be read, and exit with 3."
+)
+@click.option("--explain", is_flag=True, help="Show the plan of the query instead of running it.")
+@click.option("--analyze", is_flag=True, help="Run the query and show what each step took.")
 def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> None:
-    """Ask in SQL and print the answer; without a QUERY, a prompt.
+    """Run a SQL query and print the answer; without QUERY, open a prompt.
 
     \b
-    lakerunner sql                                              a prompt; \\? helps
+    lakerunner sql                                              a prompt; \\? shows help
     lakerunner sql "select service_name, count(*) from logs group by 1"
     lakerunner sql "select timestamp, message from logs where timestamp > now() - interval 1 hour limit 5"
     lakerunner sql 'select * from logs where service_name = $s' --param s=cart --format ndjson
@@ -230,7 +237,7 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
     lakerunner sql --analyze "select count(*) from logs where message like '%timeout%'"
 
     \b
-    Exit codes: 0 whole answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
+    Exit codes: 0 complete answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
     """
     from lakerunner.services.ask import Asking, ask_once, parameters
     from lakerunner.services.client import Client, Query
@@ -251,19 +258,34 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
 @cli.command(epilog=EPILOG)
 @click.argument("query")
 @_home
-@click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
-@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
+@click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
+@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
 @click.option("--start", metavar="TIME", help="First step; default: an hour before the end.")
 @click.option("--end", metavar="TIME", help="Last step; default: now.")
-@click.option("--step", metavar="DURATION", help="Between steps: 15s, 5m, 1h; default: what the plot has room for.")
-@click.option("--instant", is_flag=True, help="At one moment, --time or --end or now.")
-@click.option("--time", metavar="TIME", help="That moment; means --instant.")
-@click.option("--format", "form", type=click.Choice(["plot", "table", "json", "csv"]), help="Default: plot; table.")
-@click.option("--partial", is_flag=True, help="Take what can be read, name what cannot; exit code 3.")
-@click.option("--raw", is_flag=True, help="Read no rollups, to compare.")
-@click.option("--explain", is_flag=True, help="Ask, and say which tiers of rollups were read, where, and why no wider.")
+@click.option(
+    "--step",
+    metavar="DURATION",
+    help="Interval between steps: 15s, 5m, 1h; default: chosen from the width of the plot.",
+)
+@click.option("--instant", is_flag=True, help="Evaluate at one time: --time, or --end, or now.")
+@click.option("--time", metavar="TIME", help="The time to evaluate at; implies --instant.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["plot", "table", "json", "csv"]),
+    help="Default: plot; with --instant: table.",
+)
+@click.option(
+    "--partial", is_flag=True, help="Answer with the data that can be read, list what cannot be read, and exit with 3."
+)
+@click.option("--raw", is_flag=True, help="Do not read rollups, to compare with an answer from raw samples.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Run the query and show which rollups were read, for which times, and why no coarser ones.",
+)
 def promql(query: str, home: Path | None, url: str | None, key: str | None, form: str | None, **options: Any) -> None:
-    """Ask in PromQL and plot the answer; one moment is a table.
+    """Run a PromQL query and plot the answer; --instant prints a table.
 
     A TIME is now, now-1h (s m h d w), 2026-01-31T12:00:00Z, or seconds since 1970. QUERY may be - for standard input.
 
@@ -273,10 +295,10 @@ def promql(query: str, home: Path | None, url: str | None, key: str | None, form
     lakerunner promql 'topk(5, process_resident_memory_bytes)' --time now-1d
     lakerunner promql 'histogram_quantile(0.99, sum by (le) (rate(latency_seconds_bucket[5m])))' --start now-1d
     lakerunner promql 'rate(errors_total[1m])' --start now-6h --end now-5h --step 30s --format csv > errors.csv
-    lakerunner promql 'count by (__name__) ({job="cart"})' --instant        which metrics a job has
+    lakerunner promql 'count by (__name__) ({job="cart"})' --instant        the metrics of a job
 
     \b
-    Exit codes: 0 whole answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
+    Exit codes: 0 complete answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
     """
     import time
 
@@ -325,7 +347,7 @@ def _query_text(query: str | None, file: TextIO | None) -> str | None:
 def backfill(url: str, org: str | None, collector: str | None, signal: str | None, **options: Any) -> None:
     """Ingest objects that are in the store already, below URL: s3://bucket/prefix, or a prefix of the lake's store.
 
-    Objects that the lake knows are skipped, so a backfill that was interrupted can be run again. Exit code 1 if
+    Objects that are ingested already are skipped, so an interrupted backfill can be run again. Exit code 1 if
     objects were set aside; `lakerunner objects --state failed` shows why.
 
     \b

@@ -30,14 +30,14 @@ def test_a_list_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("http://a:1,ftp://b", r"'ftp://b' is not one of http://..., https://..., dns://..., k8s://..."),
-        ("a:7080", "'a:7080' is not one of"),
-        ("dns://workers", "'dns://workers' is not dns://name:port"),
-        ("dns://:70", "is not dns://name:port"),
-        ("dns://a:70000", "is not dns://name:port"),
-        ("k8s://workers:7080", "is not k8s://namespace/service:port"),
-        ("k8s://a/b/c:7080", "is not k8s://namespace/service:port"),
-        ("k8s://a/b&limit=1:7080", "is not k8s://namespace/service:port"),
+        ("http://a:1,ftp://b", r"'ftp://b' is not valid: write one of http://..., https://..., dns://..., k8s://..."),
+        ("a:7080", "'a:7080' is not valid"),
+        ("dns://workers", "'dns://workers' is not valid: write dns://name:port"),
+        ("dns://:70", "write dns://name:port"),
+        ("dns://a:70000", "write dns://name:port"),
+        ("k8s://workers:7080", "write k8s://namespace/service:port"),
+        ("k8s://a/b/c:7080", "write k8s://namespace/service:port"),
+        ("k8s://a/b&limit=1:7080", "write k8s://namespace/service:port"),
     ],
 )
 def test_what_cannot_be_read_is_refused(setting: str, said: str) -> None:
@@ -51,10 +51,10 @@ def test_a_name_is_resolved() -> None:
 
 
 def test_a_name_without_address_is_unavailable() -> None:
-    with pytest.raises(Unavailable, match="query workers cannot be looked up") as refused:
+    with pytest.raises(Unavailable, match="cannot look up query workers") as refused:
         Addresses(lookups("dns://no-such-host.invalid:7080")).here()
     assert "no-such-host" not in str(refused.value)
-    assert "the name no-such-host.invalid has no address" in refused.value.detail
+    assert "name no-such-host.invalid has no address" in refused.value.detail
 
 
 def test_a_worker_with_two_families_is_known_once() -> None:
@@ -185,10 +185,10 @@ def test_the_token_is_read_each_time_and_none_ready_is_an_answer(kubernetes: Api
 
 def test_what_the_api_refuses_is_unavailable_and_shows_no_token(kubernetes: ApiServer) -> None:
     kubernetes.status = 403
-    with pytest.raises(Unavailable, match="query workers cannot be looked up") as said:
+    with pytest.raises(Unavailable, match="cannot look up query workers") as said:
         kubernetes.lookup()()
-    assert "k8s://lake/query-worker:7080 cannot be listed: the API server answers 403" in said.value.detail
-    assert "leave to list" in said.value.detail
+    assert "cannot list the endpoints of k8s://lake/query-worker:7080: the API server returned 403" in said.value.detail
+    assert "may list" in said.value.detail
     assert "of-the-pod" not in in_full(said.value)
 
 

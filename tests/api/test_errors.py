@@ -50,5 +50,5 @@ def test_what_a_dependency_is_and_where_goes_to_the_log_only(caplog: pytest.LogC
     assert body == {"kind": "Unavailable", "message": "PostgreSQL does not answer"}
     assert refused(away).message == "PostgreSQL does not answer"
     assert [record.getMessage() for record in caplog.records] == [
-        "a request failed: PostgreSQL does not answer (PostgreSQL at 10.0.0.9:5432/lake: timeout expired)"
+        "request failed: PostgreSQL does not answer (PostgreSQL at 10.0.0.9:5432/lake: timeout expired)"
     ] * 2

@@ -95,13 +95,13 @@ def test_the_handshake_of_event_grid(door: Door) -> None:
 @pytest.mark.parametrize(
     ("provider", "body", "status", "words"),
     [
-        ("s3", s3_event(KEY, bucket="other"), 400, "is of bucket 'other', which this lake does not read"),
-        ("gcp", gcp_event(KEY, bucket="other"), 400, "is of bucket 'other', which this lake does not read"),
-        ("azure", [azure_event(KEY), azure_event(KEY, container="other")], 400, "is of bucket 'other'"),
-        ("s3", {"Records": [{}]}, 400, "Records[0] lacks s3.bucket.name"),
-        ("s3", b"{", 400, "it is not JSON"),
+        ("s3", s3_event(KEY, bucket="other"), 400, "is in bucket 'other', which this lake does not read"),
+        ("gcp", gcp_event(KEY, bucket="other"), 400, "is in bucket 'other', which this lake does not read"),
+        ("azure", [azure_event(KEY), azure_event(KEY, container="other")], 400, "is in bucket 'other'"),
+        ("s3", {"Records": [{}]}, 400, "Records[0] has no s3.bucket.name"),
+        ("s3", b"{", 400, "not JSON"),
         ("s3", b"[" + b" " * EVENTS_LIMIT.bytes + b"]", 413, "4194304 bytes (the limit of one notification)"),
-        ("oci", s3_event(KEY), 404, "there are no events of 'oci': it is one of s3, gcp, azure"),
+        ("oci", s3_event(KEY), 404, "unknown provider of events 'oci': use one of s3, gcp, azure"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(door: Door, provider: str, body: object, status: int, words: str) -> None:
@@ -131,7 +131,7 @@ def test_a_key_opens_the_door_for_its_own_organization_only(keyless: Organizatio
         for key in ("otel-raw/other/edge/x.binpb", "logs-raw/x.binpb"):
             answer = door.post("s3", s3_event(KEY, key), authorization="Bearer acme-key")
             assert answer.status_code == 403
-            assert f"{key} is not of organization acme" in answer.json()["error"]["message"]
+            assert f"{key} does not belong to organization acme" in answer.json()["error"]["message"]
         assert len(door.announced) == 1
     finally:
         door.server.stop()
@@ -147,10 +147,10 @@ def test_what_one_request_may_name_is_bounded(door: Door) -> None:
     unusable = [f"otel-raw/acme/edge//{n}.binpb" for n in range(EVENTS_MAX_OBJECTS)]
     refused = door.post("s3", event(unusable))
     assert refused.status_code == 400
-    assert "5000 of 5000 keys cannot be keys of objects, such as 'otel-raw/acme/edge//0.binpb'" in refused.text
+    assert "5000 of 5000 keys are not valid keys of objects, for example 'otel-raw/acme/edge//0.binpb'" in refused.text
     refused = door.post("s3", event([*unusable, "otel-raw/acme/edge/one-more.binpb"]))
     assert refused.status_code == 413
-    assert "5001 objects, more than the 5000 allowed" in refused.text
+    assert "5001 objects, the limit is 5000" in refused.text
     assert door.announced == []
     few = unusable[:UNUSABLE_MAX]
     assert door.post("s3", event([*few, "otel-raw/acme/edge/x.binpb"])).json() == {"objects": 101, "new": 101}

@@ -53,7 +53,7 @@ def test_a_head_that_does_not_come_in_time_is_given_up(begin: bytes) -> None:
         stopped.set()
         dribble.join()
         assert (answer.status, answer.headers["connection"]) == (408, "close")
-        assert answer.text == "the head of the request did not come within 0.5 s\n"
+        assert answer.text == "the head of the request did not arrive within 0.5 s\n"
         assert connection.ended()
 
 
@@ -83,7 +83,10 @@ def test_a_body_that_comes_too_slowly_is_given_up(scheme: str, head: bytes, piec
         answer = connection.answer()
         stopped.set()
         dribble.join()
-        assert (answer.status, answer.text) == (408, "the body comes too slowly: send at least 2000 bytes a second\n")
+        assert (answer.status, answer.text) == (
+            408,
+            "the body arrives too slowly: send at least 2000 bytes per second\n",
+        )
         assert server.left.acquire(timeout=60)  # the application is not left waiting
 
 
@@ -97,7 +100,7 @@ def test_a_body_that_takes_too_long_at_a_good_rate_is_given_up() -> None:
         answer = connection.answer()
         stopped.set()
         dribble.join()
-        assert (answer.status, answer.text) == (408, "the body did not come within 0.5 s: send smaller ones\n")
+        assert (answer.status, answer.text) == (408, "the body did not arrive within 0.5 s: send smaller requests\n")
 
 
 def test_all_bodies_together_are_bounded() -> None:
@@ -107,7 +110,7 @@ def test_all_bodies_together_are_bounded() -> None:
         assert server.waiting.acquire(timeout=60)
         second = httpx.post(f"{server.url}/echo", content=body)
         assert (second.status_code, second.headers["retry-after"]) == (429, "2")
-        held = "all organizations together hold 900000 of the 1000000 bytes of bodies that may be received at once"
+        held = "all organizations together use 900000 of the 1000000 bytes of bodies that may be received at once"
         assert held in second.text
         server.release.set()
         assert first.answer().status == 200
@@ -125,7 +128,7 @@ def test_an_organization_may_hold_as_many_bytes_of_bodies_as_it_leaves_free() ->
         second.send(hold(1, 300_000))
         refused = second.answer()
         assert (refused.status, refused.headers["retry-after"]) == (429, "2")
-        assert "your organization holds 300000 of the 1000000 bytes of bodies" in refused.text
+        assert "your organization uses 300000 of the 1000000 bytes of bodies" in refused.text
         third.send(hold(1, 200_000))
         assert server.waiting.acquire(timeout=60)
         other.send(hold(2, 500_000))  # all that is left, for one that holds nothing

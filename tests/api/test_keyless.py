@@ -75,7 +75,7 @@ def test_a_spelling_is_loopback_if_the_socket_that_is_bound_to_it_is(spelling: s
 def test_the_name_that_the_server_listens_on_is_its_own() -> None:
     named = Authenticator({}.get, DEFAULT_ORGANIZATION, names=frozenset({"lake-1"}))
     assert named.caller({"host": "Lake-1:7080"}, Role.READ).organization == DEFAULT_ORGANIZATION
-    with pytest.raises(NotAllowed, match="Host 'lake-2:7080' is not this machine's localhost"):
+    with pytest.raises(NotAllowed, match="Host 'lake-2:7080' is not localhost"):
         named.caller({"host": "lake-2:7080"}, Role.READ)
 
 

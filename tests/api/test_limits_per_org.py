@@ -118,7 +118,7 @@ def test_one_query_a_second_too_many() -> None:
         assert refusal(service.ask("acme_too")) == (
             429,
             "1",
-            "your organization may ask 2 queries a second (queries_per_second): wait 0.5 s",
+            "your organization may send 2 queries per second (queries_per_second): wait 0.5 s",
         )
         assert service.ask("other").status_code == 200
         service.now += 0.5
@@ -133,7 +133,7 @@ def test_an_organization_with_limits_of_its_own() -> None:
         running = service.start("small", 1)
         status, wait, message = refusal(service.ask("small"))
         assert (status, wait) == (429, "2")
-        assert message == "your organization may ask 0.5 queries a second (queries_per_second): wait 2.0 s"
+        assert message == "your organization may send 0.5 queries per second (queries_per_second): wait 2.0 s"
         service.now += 2
         status, wait, message = refusal(service.ask("small"))
         assert (status, wait) == (429, "2")
@@ -161,7 +161,7 @@ def test_when_all_slots_are_taken_the_service_is_full_and_slots_come_back() -> N
         assert refusal(service.ask("other")) == (
             503,
             "2",
-            "no query could start within 0.3 s: 2 run already (query_concurrency)",
+            "the query could not start within 0.3 s: 2 queries are running (query_concurrency)",
         )
         service.engine.gate.set()
         assert [answer.result(20).status_code for answer in running] == [200, 200]
@@ -259,10 +259,10 @@ async def give_back(task: asyncio.Task[limits_module.Slot]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ((0, 1.0, 1), "query_concurrency is 0"),
-        ((1, 0.0, 1), "org_queries_per_second is 0"),
-        ((1, float("nan"), 1), "org_queries_per_second is nan"),
-        ((1, 1.0, -1), "org_concurrent_queries is -1"),
+        ((0, 1.0, 1), "query_concurrency must be 1 or more, not 0"),
+        ((1, 0.0, 1), "org_queries_per_second must be more than 0, not 0"),
+        ((1, float("nan"), 1), "org_queries_per_second must be more than 0, not nan"),
+        ((1, 1.0, -1), "org_concurrent_queries must be 1 or more, or 0 for the default, not -1"),
     ],
 )
 def test_a_capacity_for_nobody_is_refused(wrong: tuple[int, float, int], words: str) -> None:

@@ -107,11 +107,11 @@ def test_a_push_without_streams_is_no_error(doors: Doors) -> None:
         (b"[]", {"content_type": "application/json"}, 400, "an object with a list of streams"),
         (b'{"streams":[{"values":[["x","y"]]}]}', {"content_type": "application/json"}, 400, "stream 0, value 0"),
         (snappy(b"\xff\xff"), {"content_type": "application/x-protobuf"}, 400, "not a Loki push request"),
-        (snappy(push_request("job=x", "a")), {"content_type": "application/x-protobuf"}, 400, "do not begin with"),
-        (STREAM, {"content_type": "application/x-protobuf"}, 400, "the snappy body cannot be read"),
+        (snappy(push_request("job=x", "a")), {"content_type": "application/x-protobuf"}, 400, "do not start with"),
+        (STREAM, {"content_type": "application/x-protobuf"}, 400, "cannot read the snappy body"),
         (snappy(bytes(MAX_BYTES + 1)), {"content_type": "application/x-protobuf"}, 413, "request_max_bytes"),
-        (b"x", {"content_type": "text/plain"}, 400, "content-type 'text/plain' is not Loki's"),
-        (FLUENT_BIT, {"content_type": "application/json", "authorization": "Bearer wrong"}, 401, "not known"),
+        (b"x", {"content_type": "text/plain"}, 400, "content-type 'text/plain' is not one of Loki's"),
+        (FLUENT_BIT, {"content_type": "application/json", "authorization": "Bearer wrong"}, 401, "unknown or revoked"),
     ],
 )
 def test_what_is_wrong_is_refused_in_plain_text(

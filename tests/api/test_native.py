@@ -171,7 +171,7 @@ def test_nothing_is_told_without_a_key(served: Served, path: str) -> None:
 def test_a_query_is_refused_by_the_name_of_its_language(served: Served, path: str, language: str) -> None:
     refused = served.post(f"{path}/query", DAY | {"q": '{a="b"}', "limit": 100, "reverse": True})
     assert refused.status_code == 400
-    message = f"{language} is not available yet: ask SQL at /api/v1/sql"
+    message = f"{language} is not available yet: use SQL at /api/v1/sql"
     assert refused.json() == {"error": {"kind": "UserError", "message": message}}
 
 
@@ -280,15 +280,15 @@ def test_tags_of_the_rows_a_selector_chooses(served: Served) -> None:
 
 def test_what_is_asked_wrong_is_refused_before_the_stream_begins(served: Served) -> None:
     wrong: dict[str, tuple[str, Any]] = {
-        "s is 'soon', which is no time": ("logs/tags", {"s": "soon"}),
+        "s 'soon' is not a time": ("logs/tags", {"s": "soon"}),
         "s must be before e": ("spans/tagvalues?tagName=a", {"s": "now", "e": "now-1h"}),
-        "say which tag is meant": ("logs/tagvalues", DAY),
+        "tagName is missing": ("logs/tagvalues", DAY),
         "tagName is longer than 4096": (f"logs/tagvalues?tagName={'a' * 4097}", DAY),
         "LogQL is not available yet: q may be one selector": (
             "logs/tagvalues?tagName=a",
             DAY | {"q": '{a="b"} |= "c"'},
         ),
-        "q names a metric, which spans do not have": ("spans/tags", DAY | {"q": "up"}),
+        "q names a metric, but spans have no metrics": ("spans/tags", DAY | {"q": "up"}),
         "q must be text": ("logs/tags", DAY | {"q": 1}),
         "the body must be a JSON object": ("spans/tags", []),
     }

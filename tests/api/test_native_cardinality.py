@@ -79,13 +79,13 @@ def test_others_see_nothing(url: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"step": "15s"}, "windows of 10s, or a multiple of it"),
-        ({"step": "soon"}, "step is 'soon'"),
+        ({"step": "15s"}, "windows of 10s: use a multiple of 10s"),
+        ({"step": "soon"}, "not 'soon'"),
         ({"start": "now", "end": "now-1h"}, "start must be before end"),
-        ({"end": "later"}, "end is 'later', which is no time"),
-        ({"labels": "1"}, "labels are those of a metric: name one"),
+        ({"end": "later"}, "end 'later' is not a time"),
+        ({"labels": "1"}, "labels need a metric: name one"),
         ({"labels": "maybe"}, "labels must be 1 or 0"),
-        ({"limit": "0"}, "limit is '0': it is a number of metrics, 1 to 10,000"),
+        ({"limit": "0"}, "limit must be a number of metrics from 1 to 10,000, not '0'"),
         ({"limit": "9999999999"}, "1 to 10,000"),
     ],
 )

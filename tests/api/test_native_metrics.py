@@ -103,13 +103,13 @@ def test_json_for_those_who_take_nothing_else(url: str) -> None:
     ("body", "message"),
     [
         ({}, "`q` is not PromQL"),
-        ({"q": "up", "summary": True}, "summary is not available"),
-        ({"q": "up", "step": "x"}, "step is 'x': it is seconds, or 500ms"),
-        ({"q": "up", "step": 0}, "step is '0'"),
+        ({"q": "up", "summary": True}, "summary is not supported"),
+        ({"q": "up", "step": "x"}, "step must be seconds, or 500ms, 15s, 5m, 1h, 1d, not 'x'"),
+        ({"q": "up", "step": 0}, "not '0'"),
         ({"q": "up", "s": "now-1d", "step": 1}, "more than 11000 points"),
         ({"q": "up", "format": "csv"}, "`format` must be one of sse, json"),
         ({"q": "up", "partial": 1}, "`partial` must be true or false"),
-        ({"q": "up", "s": "tomorrow"}, "s is 'tomorrow', which is no time"),
+        ({"q": "up", "s": "tomorrow"}, "s 'tomorrow' is not a time"),
         ({"q": "up[1m]"}, 'invalid expression type "range vector" for range query'),
     ],
 )
@@ -224,7 +224,7 @@ def test_values_of_a_tag_are_events(url: str) -> None:
     assert values("job", q="up{instance=~'p.*'}") == ["pay"]
     assert values("job", s="now-2h", e="now-1h") == []
     assert values("k8s.pod") == ["a"]
-    assert "say which tag" in httpx.post(f"{url}/tagvalues", json={}).text
+    assert "tagName is missing" in httpx.post(f"{url}/tagvalues", json={}).text
 
 
 def test_metrics_have_prometheus_names_and_types(url: str) -> None:

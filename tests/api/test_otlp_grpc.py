@@ -82,7 +82,7 @@ def test_beyond_what_may_wait_the_client_is_told_when_to_come_back(doors: Doors)
     status = status_of(caught.value)
     assert (status.code, status.message) == (8, caught.value.details())
     assert status.message.startswith(
-        "your organization holds 2 of the 4 requests that may wait to be stored (push_max_waiting_requests)"
+        "your organization uses 2 of the 4 requests that may wait to be stored (push_max_waiting_requests)"
     )
     assert export(doors, request(), key="lrk_other") == b""
     retry = RetryInfo()

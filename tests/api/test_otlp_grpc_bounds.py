@@ -51,7 +51,7 @@ def test_a_call_has_one_message(doors: Doors, count: int) -> None:
         channel.stream_unary(LOGS)(sent, timeout=30, metadata=KEY)
     assert (refused.value.code(), refused.value.details()) == (
         grpc.StatusCode.INVALID_ARGUMENT,
-        "an export call has one message",
+        "an export call must have exactly one message",
     )
     assert pushed_objects(doors.store) == {}
 
@@ -78,7 +78,7 @@ def test_messages_that_do_not_come_keep_no_other_organization_waiting(doors: Doo
         assert channel.unary_unary(LOGS)(request_of("b"), timeout=50, metadata=OTHER_KEY) == b""
         assert not any(call.done() for call in calls)
         end.set()
-        assert {call.details() for call in calls} == {"an export call has one message"}
+        assert {call.details() for call in calls} == {"an export call must have exactly one message"}
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_calls_beyond_the_most_are_to_be_sent_again(doors: Doors) -> None:
             ):
                 break
         assert refused.value.details() == (
-            "your organization holds 2 of the 4 gRPC calls that may be under way, and may hold as many as it leaves "
-            "free: send it later"
+            "your organization uses 2 of the 4 gRPC calls that may be under way, and may use as "
+            "many as are free: send it again later"
         )
         assert channel.unary_unary(LOGS)(request_of("b"), timeout=60, metadata=OTHER_KEY) == b""
         end.set()

@@ -206,19 +206,19 @@ def test_times_of_any_length() -> None:
 def test_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakerunner.api.formats.remote_read.MAX_BYTES", 1 << 20)
     samples = Samples([()], np.array([0, 1 << 16]), np.arange(1 << 16) + NOW, np.zeros(1 << 16))
-    with pytest.raises(TooLarge, match="larger than 1 MiB: ask for fewer series or less time"):
+    with pytest.raises(TooLarge, match="larger than 1 MiB: request fewer series or a shorter time"):
         read_response([samples])
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (request_of(named("up"), accepted=(1,)), "accepts STREAMED_XOR_CHUNKS alone: list SAMPLES too"),
-        (b"no snappy", "the snappy body cannot be read"),
+        (request_of(named("up"), accepted=(1,)), "accepts only STREAMED_XOR_CHUNKS: also list SAMPLES"),
+        (b"no snappy", "cannot read the snappy body"),
         (bytes(pa.compress(b"\x0a\x7f", "snappy", asbytes=True)), "is not a prometheus.ReadRequest"),
-        (request_of({"matchers": [{"type": 9}]}), "matcher type 9 is unknown"),
+        (request_of({"matchers": [{"type": 9}]}), "unknown matcher type 9"),
         (request_of({"matchers": [{"type": 2, "name": "a", "value": "("}]}), "missing closing"),
-        (request_of(*[named("up")] * 257), "257 queries; at most 256"),
+        (request_of(*[named("up")] * 257), "257 queries in one request, the limit is 256"),
     ],
 )
 def test_wrong_requests_are_refused(url: str, body: bytes, says: str) -> None:

@@ -164,9 +164,9 @@ def test_text_that_is_not_utf_8_is_no_reason_to_refuse(store: ObjectStore, keepe
 
 def test_signals_and_formats_that_are_not_read_are_refused(keeper: Keeper, opened: Open) -> None:
     receiver = opened(keeper)
-    with pytest.raises(UserError, match="there is no signal 'profiles'"):
+    with pytest.raises(UserError, match="unknown signal 'profiles'"):
         receiver.accept(ACME, "profiles", "otlp", b"x")
-    with pytest.raises(UserError, match="logs are not taken as prw1 by this version"):
+    with pytest.raises(UserError, match="this version does not accept logs as prw1"):
         receiver.accept(ACME, "logs", "prw1", b"x")
 
 
@@ -190,14 +190,14 @@ def test_an_organization_may_have_as_much_waiting_as_it_leaves_free(
     answers = [offer(receiver, line) for line in "ab"]
     with pytest.raises(Busy) as refused:
         offer(receiver, "c")
-    own = f"your organization holds {words}, and may hold as many as it leaves free: send it later"
+    own = f"your organization uses {words}, and may use as many as are free: send it again later"
     assert str(refused.value) == own
     assert offer(receiver, "a") is answers[0]  # it waits already
     answers.append(offer(receiver, "c", organization=OTHER))
-    with pytest.raises(Busy, match="your organization holds"):
+    with pytest.raises(Busy, match="your organization uses"):
         offer(receiver, "d", organization=OTHER)
     answers.append(offer(receiver, "d", organization=THIRD))  # one that has nothing there may take the last
-    with pytest.raises(Busy, match="all organizations together hold"):
+    with pytest.raises(Busy, match="all organizations together use"):
         offer(receiver, "e", organization=FOURTH)
     gate.open.set()
     for answer in answers:

@@ -87,7 +87,7 @@ def test_1_0_may_be_named_and_the_encoding_left_out(doors: Doors) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (snappy(b"\x0a\x05\x0a"), "byte 0: it holds a field that is longer"),
+        (snappy(b"\x0a\x05\x0a"), "byte 0: it has a field that is longer"),
         (b"\x06garbage", "not a snappy block"),
         (b"\xff" * 9, "not a snappy block"),
         (b"", "not a snappy block"),
@@ -130,7 +130,7 @@ def test_beyond_what_may_wait_the_answer_is_429_and_later_204(doors: Doors) -> N
     for message, kind in ((SAMPLE_V1, V1), (REQUEST_V2, V2)):
         answer = post(doors, message, kind)
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
-        assert "your organization holds 2 of the 4 requests that may wait" in answer.json()["error"]["message"]
+        assert "your organization uses 2 of the 4 requests that may wait" in answer.json()["error"]["message"]
         assert "x-prometheus-remote-write-samples-written" not in answer.headers
     doors.release()
     for item in waiting:

@@ -160,15 +160,15 @@ def test_meanings_are_of_the_columns_there_are() -> None:
     ("body", "said"),
     [
         ({"querry": "x"}, "the body has an unknown field 'querry': did you mean 'query'?"),
-        ({"query": "x", "zzz": 1}, "unknown field 'zzz': known are query, parameters, partial, engine, format"),
+        ({"query": "x", "zzz": 1}, "unknown field 'zzz': known fields: query, parameters, partial, engine, format"),
         ({}, "`query` is not a text"),
         ({"query": 5}, "`query` is not a text"),
         ({"query": "x", "parameters": "a"}, "`parameters` must be an object"),
         ({"query": "x", "partial": "yes"}, "`partial` must be true or false"),
-        ({"query": "x", "engine": "sparc"}, "there is no engine 'sparc': it is one of duckdb, spark"),
-        ({"query": "x", "engine": ["spark"]}, "there is no engine ['spark']"),
-        ({"query": "x", "format": "jsn"}, "there is no format 'jsn': did you mean json?"),
-        ({"query": "x", "format": "xml"}, "there is no format 'xml': it is one of json, ndjson, csv, arrow, parquet"),
+        ({"query": "x", "engine": "sparc"}, "unknown engine 'sparc': use one of duckdb, spark"),
+        ({"query": "x", "engine": ["spark"]}, "unknown engine ['spark']"),
+        ({"query": "x", "format": "jsn"}, "unknown format 'jsn': did you mean json?"),
+        ({"query": "x", "format": "xml"}, "unknown format 'xml': use one of json, ndjson, csv, arrow, parquet"),
         ({"query": "x", "format": ["csv"]}, "`format` must be one of"),
     ],
 )
@@ -181,7 +181,7 @@ def test_what_is_not_understood_is_refused(body: dict[str, Any], said: str) -> N
 def test_the_query_string_names_a_format_and_nothing_else() -> None:
     assert Asked.of({"query": "x"}, {"format": "csv"}, "application/json").format.name == "csv"
     assert Asked.of({"query": "x", "format": "csv"}, {"format": "csv"}, "").format.name == "csv"
-    with pytest.raises(UserError, match="the body asks for format 'csv', the query string for 'json': name one"):
+    with pytest.raises(UserError, match="the body names format 'csv', the query string 'json': name only one"):
         Asked.of({"query": "x", "format": "csv"}, {"format": "json"}, "")
     with pytest.raises(UserError, match="the query string has an unknown field 'query'"):
         Asked.of({"query": "x"}, {"query": "y"}, "")

@@ -275,7 +275,7 @@ def test_partial_is_asked_for_by_default_only_where_it_can_be_said(
         refused = ask(url, "q", format_, partial=True)
         assert refused.status_code == 400
         assert refused.json()["error"]["message"] == (
-            f"{format_} has no place to say what is missing: ask for partial answers as json or sse"
+            f"{format_} cannot list missing data: request partial answers as json or sse"
         )
 
 

@@ -82,7 +82,7 @@ def told_of(tenant: Tenant, response: httpx.Response) -> list[str]:
 def test_without_the_clusters_key_nothing_is_run(worker: Worker, key: str) -> None:
     refused = worker.run(unit_of(BASIL), key)
     assert refused.status_code == 401
-    assert refused.json()["error"]["message"] == "this worker takes units only from a query-api with its worker_key"
+    assert refused.json()["error"]["message"] == "this worker only accepts units from a query-api with its worker_key"
 
 
 def test_anothers_segment_in_a_unit_is_refused(worker: Worker) -> None:

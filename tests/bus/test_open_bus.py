@@ -35,7 +35,7 @@ def test_known_kinds(bus: str, kind: type) -> None:
     ["", "memory", "Postgres", "kafka", "kafka://", "kafka://host", "kafka://a:1,", "kafka://a:b", "kafka://a:1/t"],
 )
 def test_unknown_kinds_are_refused(bus: str) -> None:
-    with pytest.raises(UserError, match=r"it is postgres, or kafka://host:port\[,host:port\]"):
+    with pytest.raises(UserError, match=r"write postgres, or kafka://host:port\[,host:port\]"):
         open_bus(bus, pool=POOL, url="", topic_prefix="")
 
 

@@ -140,24 +140,24 @@ def with_source(**changes: object) -> dict[str, Any]:
         (b"\xff\xfe", "not JSON"),
         ([], "message is list, not an object"),
         (None, "message is null, not an object"),
-        ({}, "message type None is unknown: known are ObjectArrived, IngestBox"),
-        (WIRE | {"type": "Surprise"}, "message type 'Surprise' is unknown"),
-        (WIRE | {"type": ["ObjectArrived"]}, "is unknown"),
-        (WIRE | {"version": 2}, "ObjectArrived has version 2, this reader knows 1 only"),
+        ({}, "unknown message type None: known types are ObjectArrived, IngestBox"),
+        (WIRE | {"type": "Surprise"}, "unknown message type 'Surprise'"),
+        (WIRE | {"type": ["ObjectArrived"]}, "unknown message type"),
+        (WIRE | {"version": 2}, "ObjectArrived has version 2, this reader knows only version 1"),
         (WIRE | {"version": True}, "ObjectArrived has version True"),
         (WIRE | {"version": None}, "ObjectArrived has version None"),
-        (WIRE | {"priority": 1}, "ObjectArrived has the unknown field 'priority'"),
+        (WIRE | {"priority": 1}, "ObjectArrived has an unknown field 'priority'"),
         ({k: v for k, v in WIRE.items() if k != "signal"}, "ObjectArrived lacks the field signal"),
         (WIRE | {"collector": 7}, "ObjectArrived.collector is int, not str"),
         (WIRE | {"organization": "nobody"}, "ObjectArrived.organization is 'nobody', not a UUID"),
-        (WIRE | {"organization": ORGANIZATION.hex}, "not how a UUID is written"),
+        (WIRE | {"organization": ORGANIZATION.hex}, "not the standard form of a UUID"),
         (WIRE | {"organization": None}, "ObjectArrived.organization is null, not str"),
         (WIRE | {"source": "x"}, "ObjectArrived.source is str, not dict"),
         (with_source(size=True), "ObjectArrived.source.size is bool, not int"),
         (with_source(size=1.0), "ObjectArrived.source.size is float, not int"),
         (with_source(size=-1), "ObjectArrived.source: a size cannot be negative"),
         (with_source(etag=""), "needs bucket, key and etag"),
-        (with_source(owner="me"), "ObjectArrived.source has the unknown field 'owner'"),
+        (with_source(owner="me"), "ObjectArrived.source has an unknown field 'owner'"),
         (with_source(**{"k" * 500: 1}), r"unknown field 'k{79}\.\.\.$"),
         (
             {"type": "IngestBox", "version": 1, "organization": str(ORGANIZATION), "collector": "c", "signal": "logs"}
@@ -169,7 +169,7 @@ def with_source(**changes: object) -> dict[str, Any]:
             | {"frequency_ms": 0, "target_frequency_ms": 10000, "segments": "all"},
             r"RollupBox.segments is str, not list",
         ),
-        (GOLDEN[0][1] | {"version": 1}, "SegmentsCommitted has version 1, this reader knows 2 only"),
+        (GOLDEN[0][1] | {"version": 1}, "SegmentsCommitted has version 1, this reader knows only version 2"),
         (
             GOLDEN[0][1] | {"segments": [str(SEGMENT)]},
             r"SegmentsCommitted.segments\[0\] is str, not dict",
@@ -197,9 +197,9 @@ def test_a_message_has_a_largest_size() -> None:
     count = topics.MAX_BYTES // per_segment - 10
     box = CompactBox(ORGANIZATION, "shop", "logs", 0, 0, (ORGANIZATION,) * count)
     assert decode(encode(box)) == box
-    with pytest.raises(Corrupt, match="past the 16777216"):
+    with pytest.raises(Corrupt, match="the limit is 16777216"):
         encode(CompactBox(ORGANIZATION, "shop", "logs", 0, 0, (ORGANIZATION,) * (count + 100)))
-    with pytest.raises(Corrupt, match="message of 16777217 bytes is past the 16777216"):
+    with pytest.raises(Corrupt, match="message has 16777217 bytes, the limit is 16777216"):
         decode(b" " * (topics.MAX_BYTES + 1))
 
 

@@ -125,7 +125,7 @@ def check_restore(new: Lake, backups: Path, name: str) -> None:
     checked = new.command("fsck", "--deep")
     assert checked.returncode == 0, checked.stdout
     again = new.command("restore", str(backups))
-    assert (again.returncode, "is not empty: restore into a --home that is new" in again.stderr) == (1, True)
+    assert (again.returncode, "is not empty: restore into a new --home" in again.stderr) == (1, True)
 
 
 def check_answers(

@@ -35,7 +35,7 @@ def run(home: Path) -> int:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     found = re.search(
-        r"All answers are right: (\d+) log records, [1-9]\d* spans and [1-9]\d* metric points", done.stdout
+        r"All answers are correct: (\d+) log records, [1-9]\d* spans and [1-9]\d* metric " r"points", done.stdout
     )
     assert found, done.stdout
     return int(found[1])

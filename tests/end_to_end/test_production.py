@@ -141,7 +141,7 @@ def test_nothing_is_lost_or_doubled_on_production_parts(cluster: Cluster, shared
     worker.stop()
     away = httpx.post(f"{cluster.url('query-api')}/api/v1/sql", json={"query": "select 1 as one from logs"}, timeout=60)
     assert away.status_code == 503
-    assert "no query worker can be reached" in away.json()["error"]["message"]
+    assert "no query worker is reachable" in away.json()["error"]["message"]
 
 
 def kill_mid_box(cluster: Cluster) -> None:

@@ -95,7 +95,7 @@ def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
     refused = ask_range(lake, "served_total")
     status, kind, said = error(refused)
     assert (status, kind) == (503, "unavailable")
-    assert said.startswith("no query worker can be reached: ")
+    assert said.startswith("no query worker is reachable: ")
     assert all(name in said for name in cluster.names)
     assert not any(url in said for url in cluster.urls)
     assert int(refused.headers["retry-after"]) > 0
@@ -181,7 +181,7 @@ def test_the_store_is_away(cluster: Cluster, lake: Lake) -> None:
         partial = ask_range(lake, "served_total", (2, 4), partial_response="true")
         assert result(partial) == []
         (warning,) = partial.json()["warnings"]
-        assert "this answer is not complete: 3 segments of 2026-01-01T01:00:00" in warning  # it looks back 5 min
+        assert "this answer is not complete: 3 segments from 2026-01-01T01:00:00" in warning  # it looks back 5 min
         assert "missing: the object store cannot read 'db/" in warning
         cluster.check_tells_no_secret(refused.text + partial.text)
     again = ask_range(lake, "served_total", (2, 4), partial_response="true")
@@ -203,7 +203,7 @@ def test_postgresql_is_away(cluster: Cluster, lake: Lake) -> None:
             assert dict(has["values"]) == {at: str((at - START) // HOUR) for at in range(first, last, 37)}
             assert hours != (0, 3) or had == has
             (warning,) = answer.json()["warnings"]
-            assert warning.startswith("this answer may be out of date: the index cannot be reached: segments as of 20")
+            assert warning.startswith("this answer may be out of date: the index is unreachable: segments as of 20")
         refused = ask_range(lake, "never_asked_for", (4, 5), key=key)
         assert error(refused)[:2] == (503, "unavailable")
         assert "PostgreSQL does not answer" in refused.text

@@ -108,13 +108,13 @@ def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
         cluster.kill_worker(port)
     refused = ask(lake, query)
     assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Unavailable")
-    assert refused.json()["error"]["message"].startswith("no query worker can be reached: ")
+    assert refused.json()["error"]["message"].startswith("no query worker is reachable: ")
     assert all(name in refused.text for name in cluster.names)
     assert not any(url in refused.text for url in cluster.urls)
     assert int(refused.headers["retry-after"]) > 0
     (event,) = [one for one in events(lake, query) if one["type"] not in ("progress", "heartbeat")]
     assert (event["type"], event["error"]["kind"]) == ("error", "Unavailable")
-    assert event["error"]["message"].startswith("no query worker can be reached: ")
+    assert event["error"]["message"].startswith("no query worker is reachable: ")
     cluster.check_tells_no_secret(refused.text + str(event))
     cluster.start_worker(cluster.ports[1])
     cluster.workers[cluster.ports[1]].wait_for('"ready"')
@@ -202,7 +202,7 @@ def test_postgresql_is_away(cluster: Cluster, lake: Lake) -> None:
     within = f"SELECT min(message) AS first FROM logs WHERE {hours(9, 10)}"
     with_key = {"authorization": f"Bearer {cluster.key}"}
     assert ask(lake, query, headers=with_key).json()["degraded"] is None
-    known = "the index cannot be reached: segments as of 20"
+    known = "the index is unreachable: segments as of 20"
     with cluster.without_postgres():
         ask(lake, query)  # whoever comes first waits for it
         began = time.monotonic()

@@ -117,8 +117,8 @@ def test_otlp_over_http(running: Lake, kind: str, packed: bool) -> None:
         ("logs", {"content-type": "application/json"}, b"{", 400, "not JSON"),
         ("logs", {"content-type": "application/json", "content-encoding": "gzip"}, b"x", 400, "gzip"),
         ("metrics", {"content-type": "application/x-protobuf"}, b"\xff", 400, "not an OTLP metrics request"),
-        ("profiles", {"content-type": "application/json"}, b"{}", 400, "there is no signal 'profiles'"),
-        ("logs", {"content-type": "application/json", "api-key": "wrong"}, b"{}", 401, "not known"),
+        ("profiles", {"content-type": "application/json"}, b"{}", 400, "unknown signal 'profiles'"),
+        ("logs", {"content-type": "application/json", "api-key": "wrong"}, b"{}", 401, "unknown or revoked"),
     ],
 )
 def test_otlp_that_is_wrong_is_refused_by_name(
@@ -172,7 +172,7 @@ def test_an_unknown_organization_is_set_aside(running: Lake) -> None:
     drop(running, "lost", "logs.binpb", request_of("lost"), organization="acme")
     ((state, reason),) = ended(running, "lost", 1).values()
     assert state == "failed"
-    assert "organization 'acme' is not known" in (reason or "")
+    assert "unknown organization 'acme'" in (reason or "")
 
 
 def test_the_same_file_touched_or_announced_again_adds_nothing(running: Lake) -> None:

@@ -249,11 +249,11 @@ def worker_killed(lake: Lake, service: str, process: Process, failpoint: str) ->
         assert process.popen.poll() is None, text
         if name in ALWAYS_DIES:
             return lake.aside(service) > 0
-        first = text.find("a job failed")
+        first = text.find("job failed")
         return 0 < first < text.rfind(DIES_NOW_AND_THEN[name])
 
     wait_until(got_over_it, f"workers die at {failpoint}", START_SECONDS, process.text)
-    assert "a job failed" in process.text()
+    assert "job failed" in process.text()
     process.kill()
     return name
 

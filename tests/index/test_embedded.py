@@ -209,7 +209,7 @@ def test_a_server_that_cannot_start_says_why_and_frees_the_directory(tmp_path: P
     configuration = tmp_path / "data" / "postgresql.conf"
     before = configuration.read_text()
     configuration.write_text("no_such_setting = 1\n")
-    with pytest.raises(Unavailable, match=r"does not start: .*no_such_setting"):
+    with pytest.raises(Unavailable, match=r"did not start: .*no_such_setting"):
         EmbeddedPostgres(tmp_path).start()
     configuration.write_text(before)
     with EmbeddedPostgres(tmp_path) as url:
@@ -224,8 +224,9 @@ def test_data_of_another_major_version_are_refused_before_anything_starts(tmp_pa
     with pytest.raises(UserError) as refusal:
         EmbeddedPostgres(tmp_path).start()
     assert str(refusal.value) == (
-        f"the data in {tmp_path}/data are of PostgreSQL 17, and this Lakerunner brings PostgreSQL 18: run `lakerunner "
-        "backup` with the Lakerunner that wrote them, then `lakerunner restore` with this one"
+        f"the data in {tmp_path}/data was written by PostgreSQL 17, this Lakerunner comes "
+        "with PostgreSQL 18: run `lakerunner backup` with the Lakerunner that wrote it, then "
+        "`lakerunner restore` with this one"
     )
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
@@ -248,6 +249,33 @@ def test_a_copy_works_if_its_server_was_stopped_and_is_refused_if_it_ran(tmp_pat
     first.rename(tmp_path / "moved")
     with EmbeddedPostgres(tmp_path / "moved") as url:
         assert rows_kept(url) == 10
+
+
+def test_a_copy_of_a_directory_that_an_older_version_ran_is_refused_too(tmp_path: Path) -> None:
+    """Older versions wrote no mark into `lock`, only their process id."""
+    first, killed, running, stopped = (tmp_path / name for name in ("first", "killed", "running", "stopped"))
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(first)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        (first / "lock").write_text("123\n")
+        subprocess.run(["cp", "-a", first, running], check=True)
+        for _ in range(2):
+            with pytest.raises(UserError, match=f"{running} was copied while its lake was running"):
+                EmbeddedPostgres(running).start()
+        parts = psutil.Process(server_pid(first)).children(recursive=True)
+        os.kill(server_pid(first), signal.SIGKILL)
+        holder.send_signal(signal.SIGKILL)
+    assert psutil.wait_procs(parts, timeout=60)[1] == []
+    first.rename(killed)
+    with EmbeddedPostgres(killed) as url:
+        assert rows_kept(url) == 1000
+    (killed / "lock").write_text("123\n")
+    subprocess.run(["cp", "-a", killed, stopped], check=True)
+    with EmbeddedPostgres(stopped) as url:
+        assert rows_kept(url) == 1000
+    (running / "lock").unlink()  # as the message says, where nothing ran while it was copied
+    with EmbeddedPostgres(running) as url:
+        assert rows_kept(url) == 1000
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can be another user")

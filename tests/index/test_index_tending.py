@@ -70,7 +70,7 @@ def test_failed_work_waits_longer_each_time_and_is_then_set_aside(index: Index) 
     assert (found.work, found.attempts, found.state, found.reason) == (WORK, 3, "aside", "third�")
     ((aside, reason),) = tending.list_aside(ACME.id)
     assert aside.id == one.id
-    assert reason == f"work {WORK.id} was given up after 3 attempts: third�"
+    assert reason == f"work {WORK.id} was set aside after 3 attempts: third�"
     hurry(index)
     assert tending.due([WORK.topic], 10) == []
     assert tending.failed(OTHER.id) == []
@@ -168,7 +168,7 @@ def test_a_merge_of_what_is_not_contiguous_is_refused(index: Index) -> None:
     first, between, last = metric("a"), metric("b"), metric("c")
     commit(index, first, between, last, metric("other collector", collector="d"), metric("later", 10, 20))
     merged = metric("merged", level=1)
-    with pytest.raises(Conflict, match="has come between"):
+    with pytest.raises(Conflict, match="was added between"):
         index.commit(Commit((merged,), (), (), (first.id, last.id), contiguous=True))
     assert len(index.tending.live(ACME.id, [first.id, last.id])) == 2
     index.commit(Commit((merged,), (), (), (first.id, between.id, last.id), contiguous=True))

@@ -37,7 +37,7 @@ def test_a_newer_database_is_refused(index: Index) -> None:
 def test_another_text_of_an_applied_migration_is_refused(index: Index) -> None:
     with index.pool.connection() as connection:
         connection.execute("UPDATE lrdb.migrations SET checksum = 'edited' WHERE name = '0001_foundation'")
-    with pytest.raises(UserError, match=r"migration 0001_foundation is not the one"):
+    with pytest.raises(UserError, match=r"migration 0001_foundation differs from the one"):
         index.migrate()
 
 
@@ -57,7 +57,7 @@ def test_migrations_go_in_order_and_a_failure_leaves_nothing(database_url: str) 
 
 def test_a_database_that_was_never_migrated_says_so(database_url: str) -> None:
     index = Index.open(database_url)
-    with pytest.raises(Unavailable, match="has not the tables of this version"):
+    with pytest.raises(Unavailable, match="has no tables of this version"):
         index.organizations.all()
     index.close()
 

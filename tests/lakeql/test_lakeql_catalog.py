@@ -31,8 +31,8 @@ def test_what_is_listed(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("DESCRIBE\n lgos", "there is no table lgos: did you mean logs? (line 2, column 2)"),
-        ("SHOW COLUMNS FROM x", "there is no table x: the tables are logs, metrics, spans (line 1, column 19)"),
+        ("DESCRIBE\n lgos", "unknown table lgos: did you mean logs? (line 2, column 2)"),
+        ("SHOW COLUMNS FROM x", "unknown table x: the tables are logs, metrics, spans (line 1, column 19)"),
         (
             " DESCRIBE SELECT 1",
             "DESCRIBE is not available in this form: write SHOW TABLES, DESCRIBE logs or SHOW COLUMNS FROM logs "

@@ -65,7 +65,7 @@ def test_refused_by_name_and_place(sql: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "error"),
     [
-        ("SELECT * FROM elsewhere", "there is no table elsewhere"),
+        ("SELECT * FROM elsewhere", "unknown table elsewhere"),
         ("SELECT reflect('java.lang.System', 'exit')", "function reflect is not available"),
         ("SELECT java_method('java.lang.System', 'exit')", "function java_method is not available"),
         ("SELECT lakerunner_lower(message) FROM logs", "function lakerunner_lower is not available"),

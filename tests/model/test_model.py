@@ -77,7 +77,7 @@ def test_time_ranges_are_half_open() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a" * 129, "ä"])
 def test_names_that_cannot_stand_in_a_path_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match="not usable"):
+    with pytest.raises(UserError, match="is invalid"):
         checked_name("collector", name)
     with pytest.raises(UserError):
         Organization(ORG, name)

@@ -50,7 +50,7 @@ def test_under_all_a_tier_is_kept_as_long_as_windows_are_made_of_it() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("log=1d", "'log' has no retention: it is one of logs"),
+        ("log=1d", "'log' has no retention: use one of logs"),
         ("metrics.2h=1d", "'metrics.2h' has no retention"),
         ("logs=soon", "logs=soon is not a duration: write 12h, 30d"),
         ("logs=-1d", "is not a duration"),

@@ -140,23 +140,23 @@ def test_routes_come_from_the_config_file_and_from_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "routes = .* it is not JSON"),
-        ("{}", "cannot be used: it is a list of tables"),
+        ("{", "routes = .* not JSON"),
+        ("{}", "cannot be used: it must be a list of tables"),
         ('["a/"]', 'cannot be used: entry 1 is not a table with a "prefix"'),
-        ('[{"prefix": "a/"}, {"prefix": "b"}]', r"entry 2 \('b'\): prefix ends with '/'"),
-        ('[{"prefix": "/b/"}]', r"entry 1 \('/b/'\): prefix ends with '/' and has no empty part"),
-        ('[{"prefix": "/"}]', r"entry 1 \('/'\): prefix ends"),
-        ('[{"prefix": "db/x/"}]', r"entry 1 \('db/x/'\): prefix db/ is of our own segments"),
-        ('[{"prefix": "a/{team}/"}]', r"'\{team\}' is not a placeholder: a whole part is one of \{org\}"),
+        ('[{"prefix": "a/"}, {"prefix": "b"}]', r"entry 2 \('b'\): prefix must end with '/'"),
+        ('[{"prefix": "/b/"}]', r"entry 1 \('/b/'\): prefix must end with '/' and have no empty part"),
+        ('[{"prefix": "/"}]', r"entry 1 \('/'\): prefix must end"),
+        ('[{"prefix": "db/x/"}]', r"entry 1 \('db/x/'\): prefix db/ is reserved for segments"),
+        ('[{"prefix": "a/{team}/"}]', r"'\{team\}' is not a placeholder: use one of \{org\}"),
         ('[{"prefix": "a/x-{org}/"}]', r"'x-\{org\}' is not a placeholder"),
-        ('[{"prefix": "a/{org}/{org}/"}]', "organization is said twice"),
-        ('[{"prefix": "a/{org}/", "organization": "b"}]', "organization is said twice"),
-        ('[{"prefix": "a/", "signal": "profiles"}]', "signal 'profiles' is not one of logs, metrics, traces"),
-        ('[{"prefix": "a/", "collector": "x y"}]', r"entry 1 \('a/'\): collector name 'x y' is not usable"),
-        ('[{"prefix": "a/", "colector": "x"}]', r"entry 1 \('a/'\) has an unknown 'colector'"),
-        ('[{"prefix": "a/", "signal": 1}]', "every value is a string"),
-        ('[{"prefix": "a/"}, {"prefix": "a/"}]', r"entry 2 \('a/'\) is for keys that are spoken for: an earlier"),
-        ('[{"prefix": "otel-raw/{collector}/{org}/"}]', "spoken for: the push doors write there"),
+        ('[{"prefix": "a/{org}/{org}/"}]', "placeholder organization appears twice"),
+        ('[{"prefix": "a/{org}/", "organization": "b"}]', "placeholder organization appears twice"),
+        ('[{"prefix": "a/", "signal": "profiles"}]', "unknown signal 'profiles': use one of logs, metrics, traces"),
+        ('[{"prefix": "a/", "collector": "x y"}]', r"entry 1 \('a/'\): collector name 'x y' is invalid"),
+        ('[{"prefix": "a/", "colector": "x"}]', r"entry 1 \('a/'\) has an unknown field 'colector'"),
+        ('[{"prefix": "a/", "signal": 1}]', "all values must be strings"),
+        ('[{"prefix": "a/"}, {"prefix": "a/"}]', r"entry 2 \('a/'\) can never match: an earlier"),
+        ('[{"prefix": "otel-raw/{collector}/{org}/"}]', "can never match: pushed requests are stored there"),
     ],
 )
 def test_a_bad_entry_is_named(text: str, message: str) -> None:
@@ -167,5 +167,5 @@ def test_a_bad_entry_is_named(text: str, message: str) -> None:
 def test_routes_are_bounded() -> None:
     entries = tuple(Prefix(f"p{number}/") for number in range(ROUTES_MAX + 1))
     assert Routes(entries[1:]).route_of("p1/x") is not None
-    with pytest.raises(UserError, match="101 entries, more than 100"):
+    with pytest.raises(UserError, match="101 entries, the limit is 100"):
         Routes(entries)

@@ -58,17 +58,17 @@ def test_a_segment_without_any_text_has_no_candidate() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "does not begin like one"),
-        (NOTHING[:35], "does not begin like one"),
-        (b"PAR1" + NOTHING[4:], "does not begin like one"),
+        (b"", "wrong first bytes"),
+        (NOTHING[:35], "wrong first bytes"),
+        (b"PAR1" + NOTHING[4:], "wrong first bytes"),
         (NOTHING + b"\0", "its header says 40"),
         (ONE_ROW[:-1], "its header says 41"),
         (BEFORE + b"\0", "its header says 37"),
         (MAGIC + b"\1\0" + ONE_ROW[6:], "its header says 37"),
-        (MAGIC + b"\3\0" + NOTHING[6:], "version 3: this release knows them up to 2"),
-        (ONE_ROW[:36] + bytes([0b100]) + ONE_ROW[37:], "wrong checksum"),
-        (ONE_ROW[:16] + b"\6" + ONE_ROW[17:], "wrong checksum"),
-        (ONE_ROW[:-1] + bytes([ONE_ROW[-1] ^ 1]), "wrong checksum"),
+        (MAGIC + b"\3\0" + NOTHING[6:], "version 3, this release reads versions up to 2"),
+        (ONE_ROW[:36] + bytes([0b100]) + ONE_ROW[37:], "checksum of the text index is wrong"),
+        (ONE_ROW[:16] + b"\6" + ONE_ROW[17:], "checksum of the text index is wrong"),
+        (ONE_ROW[:-1] + bytes([ONE_ROW[-1] ^ 1]), "checksum of the text index is wrong"),
     ],
 )
 def test_what_is_no_index_is_refused(data: bytes, reason: str) -> None:

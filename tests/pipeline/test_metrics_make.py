@@ -166,7 +166,7 @@ def test_the_last_kind_of_data_wins_and_equal_kinds_are_merged() -> None:
         (field(2, field(10, field(1, field(8, field(2, b"\xff"))))), "positive ends in the middle of a field"),
         (
             field(2, field(10, field(1, field(8, field(2, b"\xff" * 11))))),
-            "positive holds a number of more than 64 bits",
+            "positive has a number of more than 64 bits",
         ),
         (field(2, field(5, field(1, b"\x19\x01"))), "NumberDataPoint ends in the middle of a field"),
     ],
@@ -191,7 +191,7 @@ def test_a_point_of_many_tiny_buckets_is_set_aside(monkeypatch: pytest.MonkeyPat
     made, _ = make_metrics(data)
     ((_, reason),) = made.failed
     assert reason.startswith("a ExponentialHistogramDataPoint of 100")
-    assert "needs 2 MB of memory for 100006 parts; there is room for 64 MB of input and 1 MB of memory" in reason
+    assert "needs 2 MB of memory for 100006 parts; the limit is 64 MB of input and 1 MB of memory" in reason
 
 
 def test_a_file_too_large_to_be_read_at_once_is_cut_between_points(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from otlp_oracle import actual, assert_same, decoded, expected, make, raw_of, request_type
 from otlp_random import thorough
 
+from lakerunner.model.findings import Note
 from lakerunner.model.signal import TRACES
 from lakerunner.model.time import HOUR_NS
 from lakerunner.pipeline.read import otlp, pieces, repair
@@ -86,7 +87,7 @@ def test_random_traces_come_back_from_their_pieces(one: Any, two: Any, memory: i
 def assert_refused(made: Any, data: bytes) -> None:
     ((_, reason),) = made.failed
     assert made.segments == made.done == ()
-    assert not data or "MB of memory" in reason or "it holds no Resource" in reason, reason
+    assert not data or "MB of memory" in reason or "it has no Resource" in reason, reason
 
 
 def test_cuts_are_between_resources_where_that_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -153,6 +154,19 @@ def test_each_piece_has_segments_of_its_own_under_the_same_ids_every_time(patch:
     assert sum(segment.rows for segment in made.segments) == 15
 
 
+def test_times_that_are_probably_wrong_are_counted_over_all_pieces(patch: pytest.MonkeyPatch) -> None:
+    request = request_of(resources=3, records=5)
+    for resource, place in ((0, 2), (1, 0), (2, 4)):
+        request.resource_logs[resource].scope_logs[0].log_records[place].time_unix_nano = 1000
+    bounded(patch, 3000)
+    made, _ = make(raw_of(request.SerializeToString(), modified_ns=START))
+    assert made.counts == (15,)
+    ((source, note),) = made.notes
+    assert source == made.done[0]
+    text = "record 3 has the time 1970-01-01T00:00:00.000001000Z"
+    assert note == Note("time before 2000", 3, 0, text)
+
+
 def test_a_record_that_is_too_large_fails_its_object_alone(patch: pytest.MonkeyPatch) -> None:
     good, bad = request_of(1, 4), request_of(1, 4)
     bad.resource_logs[0].scope_logs[0].log_records[2].body.string_value = b"x" * 5000
@@ -177,7 +191,9 @@ def test_heads_that_would_fill_every_piece_are_refused(patch: pytest.MonkeyPatch
     bounded(patch, 8000, share=4)
     made, files = make(raw_of(request.SerializeToString()))
     ((_, reason),) = made.failed
-    assert reason.startswith("what a ResourceLogs and the messages around it say once for all their items takes 10")
+    assert reason.startswith(
+        "the fields of a ResourceLogs, and of the messages around it, that all its items share take 10"
+    )
     assert (made.segments, made.done, files) == ((), (), {})
 
 
@@ -193,5 +209,5 @@ def test_a_piece_that_cannot_be_read_fails_its_object(patch: pytest.MonkeyPatch)
     made, files = make(raw_of(request.SerializeToString()))
     assert (made.segments, made.done) == ((), ())
     ((_, reason),) = made.failed
-    assert "mended for up to 4 parts" in reason
+    assert "repaired for up to 4 parts" in reason
     assert files != {}  # of no segment: the sweeper takes them away

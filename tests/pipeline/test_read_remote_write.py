@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,10 +13,13 @@ from hypothesis import strategies as st
 from remote_write_oracle import MODIFIED_NS, actual, expected, framed, message_type, raw_of
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.findings import Note
+from lakerunner.model.signal import METRICS
 from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2
 from lakerunner.pipeline.read.remote_write_check import check_message
 from lakerunner.pipeline.read.remote_write_histogram import MAX_BUCKETS
 from lakerunner.pipeline.read.rows import Read
+from lakerunner.pipeline.segments import make_segments
 
 READ = {"prw1": READ_V1, "prw2": READ_V2}
 VERSION = {"prw1": 0, "prw2": 1}
@@ -261,6 +265,18 @@ def test_metadata_of_1_0_is_rows_of_the_objects_time() -> None:
     assert other["attributes"] == [("type", 99)]
 
 
+def test_times_that_are_probably_wrong_are_noted() -> None:
+    late = MODIFIED_NS // 10**6 + 86_400_000
+    samples = [sample(0.0, ms) for ms in (late, 0, late + 1, late + 2)]
+    data = framed(v1({"labels": labels(__name__="up"), "samples": samples}, metadata=[{"metric_family_name": "up"}]))
+    raw = raw_of(data, "prw1")
+    made = make_segments(METRICS, UUID(int=1), "edge", [raw], lambda _path, _data: None)
+    assert made.notes == (
+        (raw.source, Note("time before 2000", 1, 0, "record 2 has the time 1970-01-01T00:00:00.000000000Z")),
+        (raw.source, Note("time in the future", 2, 0, "record 3 has the time 2023-11-15T22:13:20.124000000Z")),
+    )
+
+
 def test_exemplars_are_on_the_last_sample_or_a_row_of_their_own() -> None:
     exemplars = [{"labels": labels(trace_id="ab"), "value": 7, "timestamp": number} for number in (1, 2)]
     name = {"labels": labels(__name__="up")}
@@ -307,22 +323,22 @@ def test_gaps_are_filled_up_to_a_limit() -> None:
     (row,) = assert_reads("prw1", histogram(positive_spans=fits, positive_deltas=[1, 0]))
     assert len(row["positive"]["counts"]) == MAX_BUCKETS
     beyond = [span(0, 1), span(MAX_BUCKETS - 1, 1)]
-    assert f"over more than {MAX_BUCKETS}" in refusal("prw1", histogram(positive_spans=beyond, positive_deltas=[1, 0]))
+    assert f"has more than {MAX_BUCKETS}" in refusal("prw1", histogram(positive_spans=beyond, positive_deltas=[1, 0]))
 
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"positive_spans": [span(0, 2)], "positive_deltas": [1]}, "not as many as its counts"),
-        ({"positive_spans": [span(0, 4_000_000_000)], "positive_deltas": [1]}, "not as many as its counts"),
+        ({"positive_spans": [span(0, 2)], "positive_deltas": [1]}, "do not match the number of its counts"),
+        ({"positive_spans": [span(0, 4_000_000_000)], "positive_deltas": [1]}, "do not match the number of its counts"),
         ({"positive_spans": [span(0, 1), span(-1, 1)], "positive_deltas": [1, 1]}, "go backwards"),
         ({"negative_spans": [span(-(2**31), 1)], "negative_deltas": [1]}, "out of range"),
         ({"negative_spans": [span(0, 2)], "negative_deltas": [1, -2]}, "below zero"),
-        ({"negative_spans": [span(0, 2)], "negative_deltas": [2**62, 2**62]}, "past 63 bits"),
+        ({"negative_spans": [span(0, 2)], "negative_deltas": [2**62, 2**62]}, "above 63 bits"),
         ({"positive_spans": [span(0, 1)], "positive_deltas": [1], "positive_counts": [1.0]}, "integer and float"),
-        ({"schema": -53, "positive_spans": [span(0, 2)], "positive_deltas": [1, 1]}, "outside of them"),
-        ({"schema": -53, "negative_spans": [span(0, 1)], "negative_deltas": [1]}, "outside of them"),
-        ({"custom_values": [1.0] * 140_000}, "more than 1 MB"),
+        ({"schema": -53, "positive_spans": [span(0, 2)], "positive_deltas": [1, 1]}, "outside of its custom bounds"),
+        ({"schema": -53, "negative_spans": [span(0, 1)], "negative_deltas": [1]}, "outside of its custom bounds"),
+        ({"custom_values": [1.0] * 140_000}, "larger than 1 MB"),
     ],
 )
 def test_histograms_that_contradict_themselves_are_refused(fields: dict[str, Any], reason: str) -> None:
@@ -338,20 +354,20 @@ def test_histograms_that_contradict_themselves_are_refused(fields: dict[str, Any
         (
             "prw1",
             b"\x1a\x06\x08\x80\x80\x80\x80\x08",
-            "byte 2: its MetricMetadata has a type whose number is not one of 32 bits",
+            "byte 2: its MetricMetadata has a type whose number does not fit in 32 bits",
         ),
         ("prw1", v1({"samples": [sample(0, LAST_MS + 1)]}), "byte 4: its Sample has a time that no timestamp can hold"),
         ("prw1", v1({"exemplars": [sample(1, -LAST_MS - 1)]}), "its Exemplar has a time"),
         ("prw2", v2({"samples": [{"start_timestamp": LAST_MS + 1}]}), "its Sample has a time"),
         ("prw2", v2({"created_timestamp": -LAST_MS - 1}), "its TimeSeries has a time"),
-        ("prw2", v2({"labels_refs": [1, 5]}), "its TimeSeries refers to a symbol that is not there"),
+        ("prw2", v2({"labels_refs": [1, 5]}), "its TimeSeries refers to a symbol that does not exist"),
         ("prw2", v2({"labels_refs": [1, 2, 3]}), "its TimeSeries has a label name without a value"),
         ("prw2", v2({"exemplars": [{"labels_refs": [1]}]}), "its Exemplar has a label name without a value"),
         ("prw2", v2({"metadata": {"unit_ref": 5}}), "its Metadata refers to a symbol"),
-        ("prw1", b"\x0a\x07\x0a\x05\x0a\x01\xff\x12\x00", "byte 4: its Label holds text that is not UTF-8"),
-        ("prw2", b"\x22\x01\xff", "byte 0: it holds text that is not UTF-8"),
+        ("prw1", b"\x0a\x07\x0a\x05\x0a\x01\xff\x12\x00", "byte 4: its Label has text that is not UTF-8"),
+        ("prw2", b"\x22\x01\xff", "byte 0: it has text that is not UTF-8"),
         ("prw1", b"\x0a\x02\x10\x01", "byte 2: its TimeSeries has field 2 with wire type 0"),
-        ("prw1", b"\x0a\x05\x0a", "byte 0: it holds a field that is longer than what is left of it"),
+        ("prw1", b"\x0a\x05\x0a", "byte 0: it has a field that is longer than the rest of it"),
         ("prw1", b"\x08", "byte 0: it has field 1 with wire type 0"),
         ("prw1", b"\x0b", "byte 0: it has field 1 with wire type 3"),
         ("prw2", b"\x2a\x03\x0a\x01\x80", "its TimeSeries ends in the middle of a field"),
@@ -369,7 +385,7 @@ def test_a_frame_that_is_longer_than_its_file_is_refused() -> None:
     data = framed(v1({"samples": [sample(1, 1)]}))
     found = READ_V1([raw_of(data[:-1], "prw1"), raw_of(data, "prw1", "whole"), raw_of(b"", "prw1", "empty")])
     assert [reason for _, reason in found.failed] == [
-        "frame 0 at byte 0 is not a prometheus.WriteRequest: byte 0: it is longer than what is left of the file",
+        "frame 0 at byte 0 is not a prometheus.WriteRequest: byte 0: it is longer than the rest of the file",
         "the file is empty",
     ]
     assert [source.key for source in found.done] == ["whole.prw1"]

@@ -108,9 +108,9 @@ def test_what_rows_share_is_taken_up_to_the_limit(
     size, grown = len(data), int(reason.split()[3])
     assert RECORDS * (SIZE - shared.FREE_BYTES) <= grown < RECORDS * (SIZE * 1.1 - shared.FREE_BYTES)
     assert reason == (
-        f"{size} bytes become {grown} when the resources, scopes, metrics and series are repeated for each of their "
-        "rows, beyond 8192 bytes a row: the limit is 32 times the size. Send smaller resources, or fewer records with "
-        "each"
+        f"{size} bytes become {grown} when resources, scopes, metrics and series are repeated "
+        "for each of their rows, beyond 8192 bytes per row: the limit is 32 times the size. "
+        "Send smaller resources, or fewer records with each"
     )
     ((_, error),) = refusals(Origin(UUID(int=1), signal, "otlp"), {b"a" * 16: data}, START).items()
     assert (error.http_status, str(error)) == (400, reason)

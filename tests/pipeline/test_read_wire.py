@@ -39,18 +39,18 @@ NOT = "not an OTLP logs request: "
         (b"\x0a", NOT + "byte 0: ExportLogsServiceRequest ends in the middle of a field"),
         (
             b"\x0a\x05\x12",
-            NOT + "byte 0: ExportLogsServiceRequest holds a field that is longer than what is left of it",
+            NOT + "byte 0: ExportLogsServiceRequest has a field that is longer than the rest of it",
         ),
-        (b"\x00\x00", NOT + "byte 0: ExportLogsServiceRequest holds a field number that cannot be"),
+        (b"\x00\x00", NOT + "byte 0: ExportLogsServiceRequest has an invalid field number"),
         (b"\x0a\x01\x13", NOT + "byte 2: ResourceLogs.scope_logs has wire type 3, not 2"),
-        (b"\x0a\x01\x7b", NOT + "byte 2: ResourceLogs holds a field of a wire type that OTLP does not use"),
-        (request_of(b"\x10" + b"\xff" * 10), NOT + "byte 6: LogRecord holds a number of more than 64 bits"),
-        (request_of(b"\x10" + b"\xff" * 9 + b"\x02"), NOT + "byte 6: LogRecord holds a number of more than 64 bits"),
+        (b"\x0a\x01\x7b", NOT + "byte 2: ResourceLogs has a field of a wire type that OTLP does not use"),
+        (request_of(b"\x10" + b"\xff" * 10), NOT + "byte 6: LogRecord has a number of more than 64 bits"),
+        (request_of(b"\x10" + b"\xff" * 9 + b"\x02"), NOT + "byte 6: LogRecord has a number of more than 64 bits"),
         (request_of(b"\x10\xff"), NOT + "byte 6: LogRecord ends in the middle of a field"),
         (request_of(b"\x09\x01\x02"), NOT + "byte 6: LogRecord ends in the middle of a field"),
         (request_of(b"\x08\x01"), NOT + "byte 6: LogRecord.time_unix_nano has wire type 0, not 1"),
-        (request_of(b"\xff\xff\xff\xff\xff\x01\x00"), NOT + "byte 6: LogRecord holds a field number that cannot be"),
-        (field(3, b"other"), NOT + "it holds no ResourceLogs"),
+        (request_of(b"\xff\xff\xff\xff\xff\x01\x00"), NOT + "byte 6: LogRecord has an invalid field number"),
+        (field(3, b"other"), NOT + "it has no ResourceLogs"),
         (b'{"resourceLogs":[]}', "; this looks like JSON"),
         (b"\x1f\x8b\x08\x00\x00\x00", "; this looks like gzip"),
         (b"PK\x03\x04\x14\x00", "; this looks like zip"),
@@ -139,13 +139,13 @@ def test_a_file_that_can_never_be_read_at_once_is_set_aside(monkeypatch: pytest.
     ids=["tiny attributes", "control characters", "tiny nested values"],
 )
 def test_a_file_made_to_take_much_memory_is_set_aside(data: bytes) -> None:
-    assert "there is room for 64 MB of input and 384 MB of memory: send smaller ones" in refusal(data)
+    assert "the limit is 64 MB of input and 384 MB of memory: send smaller ones" in refusal(data)
 
 
 def test_a_single_huge_text_is_refused() -> None:
     reason = refusal(request_of(field(3, bytes(MAX_FIELD + 1))))
-    assert reason.endswith("ScopeLogs holds a field of more than 64 MB")
-    assert refusal(field(1, field(3, bytes(MAX_FIELD + 1)))).endswith("ResourceLogs holds a field of more than 64 MB")
+    assert reason.endswith("ScopeLogs has a field of more than 64 MB")
+    assert refusal(field(1, field(3, bytes(MAX_FIELD + 1)))).endswith("ResourceLogs has a field of more than 64 MB")
 
 
 def test_a_record_too_large_to_mend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,4 +153,4 @@ def test_a_record_too_large_to_mend_is_refused(monkeypatch: pytest.MonkeyPatch) 
     pair = field(6, field(1, b"k") + field(2, field(1, b"\xff")))
     mended, _ = make(raw_of(request_of(pair)))
     assert len(mended.done) == 1
-    assert refusal(request_of(pair * 2)).startswith("a LogRecord of 4 parts holds text that is not UTF-8")
+    assert refusal(request_of(pair * 2)).startswith("a LogRecord of 4 parts has text that is not UTF-8")

@@ -126,7 +126,7 @@ def test_a_damaged_object_leaves_its_neighbours_as_they_would_be_without_it() ->
     assert files == files_alone
     assert made.done == alone.done
     assert {source.key: reason for source, reason in made.failed} == {
-        "cut": f"{NOT} byte 0: ExportLogsServiceRequest holds a field that is longer than what is left of it",
+        "cut": f"{NOT} byte 0: ExportLogsServiceRequest has a field that is longer than the rest of it",
         "empty": "the file is empty",
         "longer": f"{NOT} byte {len(whole)}: ExportLogsServiceRequest ends in the middle of a field",
     }

@@ -213,7 +213,7 @@ def test_a_java_that_does_not_start_says_so(tmp_path: Path) -> None:
     java.write_text("#!/bin/sh\necho no memory today >&2\nexit 1\n")
     java.chmod(0o755)
     settings = SparkSettings("local[1]", (), "512m", tmp_path / "java", tmp_path / "work")
-    with pytest.raises(UserError, match=r"Spark does not start with master .*: .*no memory today"):
+    with pytest.raises(UserError, match=r"cannot start Spark with master .*: .*no memory today"):
         open_session(settings, "test")
 
 

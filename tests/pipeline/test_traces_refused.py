@@ -49,4 +49,4 @@ def test_trouble_inside_events_links_and_status_is_named_with_its_place() -> Non
     assert "byte 8: Event.time_unix_nano has wire type 0, not 1" in refusal(field(11, b"\x08\x01"))
     assert "byte 8: Link.flags has wire type 2, not 5" in refusal(field(13, field(6, b"")))
     assert "byte 8: Status.code has wire type 2, not 0" in refusal(field(15, field(3, b"")))
-    assert "byte 10: Link.attributes holds a field that is longer" in refusal(field(13, field(4, b"\x0a\x05")))
+    assert "byte 10: Link.attributes has a field that is longer" in refusal(field(13, field(4, b"\x0a\x05")))

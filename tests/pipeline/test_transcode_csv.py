@@ -106,9 +106,7 @@ def test_reading_goes_on_behind_a_bad_row(rows: bytes, kept: str, rejected: list
 def test_the_search_for_the_end_of_a_quote_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_format, "MAX_LINE", 10_000)
     # Every line opens a quote, and closes one that was open and opens another.
-    assert reason("csv", "logs", b"id,msg\n" + b'a","\n' * 3_000).endswith(
-        "too many quotes are opened and never closed"
-    )
+    assert reason("csv", "logs", b"id,msg\n" + b'a","\n' * 3_000).endswith("too many quotes that are never closed")
 
 
 def test_a_line_that_is_too_long_is_rejected_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +129,7 @@ def test_columns_of_equal_names_are_both_kept() -> None:
 def test_a_long_header_cannot_unfold_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "MAX_BYTES", 4 << 20)
     data = b"k" * 100_000 + b"\n" + b"1\n" * 100_000
-    assert reason("csv", "logs", data) == "the file unfolds to more than 4 MB of OTLP: send smaller files"
+    assert reason("csv", "logs", data) == "the file expands to more than 4 MB of OTLP: send smaller files"
 
 
 def test_a_cell_may_be_long_but_not_longer_than_a_line() -> None:

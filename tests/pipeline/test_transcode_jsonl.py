@@ -204,16 +204,16 @@ def test_a_document_over_many_lines_is_one_record_or_a_list_of_them() -> None:
     [
         ('{"a":1}\n{"a":}\n', "line 2: column 6: not JSON: "),
         ('{"a":1}\n\n{"a"\nnot\n{"b":2}\n[1]', "; 2 further bad lines"),
-        ('{"a":1}\n5', "line 2: a record is a JSON object, this is a number"),
-        ('"a"', "line 1: a record is a JSON object, this is a string"),
-        ('{"a":1}\n[{"b":1}, null]', "line 2: item 1: a record is a JSON object, this is a null"),
+        ('{"a":1}\n5', "line 2: expected a JSON object as a record, found a number"),
+        ('"a"', "line 1: expected a JSON object as a record, found a string"),
+        ('{"a":1}\n[{"b":1}, null]', "line 2: item 1: expected a JSON object as a record, found a null"),
         ('{\n "a": 1,\n "b": x\n}', "from line 1: line 3, column 7: not JSON: "),
         ('{"a": "\\ud800"}', "line 1: column 8: not JSON: "),
         ('{"a": NaN}', "line 1: column 7: not JSON: "),
         ('{"a": 1e999, "b": NaN}', "line 1: not JSON: NaN"),
         ('{"a": 1e999, "b": }', "line 1: column 19: not JSON: "),
-        ('{"a": 1e999, "b": "\\ud800"}', "line 1: not JSON: text that is no Unicode"),
-        ('{"resourceSpans":[]}', "this is an OTLP request of traces, in an object of logs"),
+        ('{"a": 1e999, "b": "\\ud800"}', "line 1: not JSON: text is not valid Unicode"),
+        ('{"resourceSpans":[]}', "OTLP request of traces in an object of logs"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(text: str, expected: str) -> None:
@@ -232,12 +232,16 @@ def test_text_that_is_not_utf8_is_named_with_its_line() -> None:
         # The first line is cut short: it is not the beginning of a document.
         (b'\xef\xbb\xbf{"msg":\n\n{"msg":"b"}\n', "b", [(1, 3, "column 8: not JSON: unexpected end of data")]),
         (b'{"msg":"a"}\r\n{"msg":"\xff"}\r\n{"msg":"c"}', "ac", [(2, 13, "byte 9: not UTF-8")]),
-        (b'{"msg":"a"}\n{"msg":"b","x":1e999,"y":"\\ud800"}', "a", [(2, 12, "not JSON: text that is no Unicode")]),
-        (b'[{"msg":"a"},5,\n{"msg":"b"}]', "ab", [(1, 0, "item 1: a record is a JSON object, this is a number")]),
+        (b'{"msg":"a"}\n{"msg":"b","x":1e999,"y":"\\ud800"}', "a", [(2, 12, "not JSON: text is not valid Unicode")]),
+        (
+            b'[{"msg":"a"},5,\n{"msg":"b"}]',
+            "ab",
+            [(1, 0, "item 1: expected a JSON object as a record, found a number")],
+        ),
         (
             b'{"msg":"a"}\n{"resourceSpans":[]}',
             "a",
-            [(2, 12, "this is an OTLP request of traces, in an object of logs")],
+            [(2, 12, "OTLP request of traces in an object of logs")],
         ),
     ],
 )
@@ -303,7 +307,7 @@ def test_a_line_is_taken_to_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_file_unfolds_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "MAX_RECORDS", 10)
     assert len(one(b"{}\n" * 10).resource_logs[0].scope_logs[0].log_records) == 10
-    assert reason("jsonl", "logs", b"{}\n" * 11) == "the file holds more than 10 records: send smaller files"
+    assert reason("jsonl", "logs", b"{}\n" * 11) == "the file has more than 10 records: send smaller files"
     monkeypatch.setattr(request, "MAX_RECORDS", 10_000)
     monkeypatch.setattr(request, "MAX_BYTES", 1 << 20)
     line = b'{"a":"' + b"x" * 1000 + b'"}\n'

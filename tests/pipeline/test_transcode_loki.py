@@ -214,26 +214,30 @@ def test_any_lines_come_back_equal(name: str, labels: dict[str, str], lines: lis
     ("name", "data", "expected"),
     [
         ("lokipb", b"\x05ab", "byte 0: a message of 5 bytes, but only 2 are left"),
-        ("lokipb", framed(b"") + b"\xff" * 6, "byte 1: no length of a message stands here"),
+        ("lokipb", framed(b"") + b"\xff" * 6, "byte 1: expected the length of a message"),
         ("lokipb", framed(b"\xff\xff"), "the message at byte 0: not a Loki push request"),
-        ("lokipb", framed(field(1, field(1, b"a"))), "the message at byte 0: labels 'a' do not begin with a brace"),
-        ("lokijson", framed(b"{}", b"[", b"5"), "the message at byte 0: a Loki push request is an object"),
+        ("lokipb", framed(field(1, field(1, b"a"))), "the message at byte 0: labels 'a' do not start with a brace"),
+        ("lokijson", framed(b"{}", b"[", b"5"), "the message at byte 0: a Loki push request must be an object"),
         ("lokijson", framed(b'{"streams":[]}', b"["), "the message at byte 15: column 2: not JSON"),
-        ("lokijson", framed(b'{"streams":[{"stream":{}}]}'), "the message at byte 0: stream 0: not an object with"),
+        (
+            "lokijson",
+            framed(b'{"streams":[{"stream":{}}]}'),
+            "the message at byte 0: stream 0: expected an object with",
+        ),
         (
             "lokijson",
             framed(b'{"streams":[{"values":[["1","x"],["x","y"]]}]}'),
-            "the message at byte 0: stream 0, value 1: the time",
+            "the message at byte 0: stream 0, value 1: time is not",
         ),
         (
             "lokijson",
             framed(b'{"streams":[{"values":[["1",2]]}]}'),
-            "the message at byte 0: stream 0, value 0: not [time, line]",
+            "the message at byte 0: stream 0, value 0: expected [time, line]",
         ),
         (
             "lokijson",
             framed(b'{"streams":[{"stream":"a","values":[]}]}'),
-            "the message at byte 0: stream 0: str instead of",
+            "the message at byte 0: stream 0: expected an object of labels, found str",
         ),
     ],
 )
@@ -242,4 +246,4 @@ def test_what_is_no_push_is_named_with_its_place(name: str, data: bytes, expecte
 
 
 def test_loki_holds_logs_alone() -> None:
-    assert reason("lokipb", "metrics", framed(b"")) == "Loki push requests hold logs, not metrics"
+    assert reason("lokipb", "metrics", framed(b"")) == "Loki push requests contain logs, not metrics"

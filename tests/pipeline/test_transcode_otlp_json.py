@@ -66,7 +66,7 @@ RECORD = '{"resourceLogs":[{"scopeLogs":[{"logRecords":[%s]}]}]}'
     ("body", "message"),
     [
         ("{", "the body is not JSON: column 2"),
-        ("[]", "an OTLP/JSON request is an object"),
+        ("[]", "an OTLP/JSON request must be an object"),
         ('{"resourceLogs": 5}', "the body is not an OTLP logs request: resourceLogs: 5 is not a list"),
         (RECORD % '{"traceId":"xyz"}', "resourceLogs[0].scopeLogs[0].logRecords[0].traceId: 'xyz' is not hex"),
         (RECORD % '{"traceId":"a"}', "'a' is not hex"),
@@ -76,9 +76,9 @@ RECORD = '{"resourceLogs":[{"scopeLogs":[{"logRecords":[%s]}]}]}'
         (RECORD % '{"timeUnixNano":18446744073709551616}', "is not a whole number"),
         (RECORD % '{"severityNumber":"LOUD"}', "'LOUD' is not a whole number"),
         (RECORD % '{"body":{"intValue":-9223372036854775809}}', "body.intValue: -9.223372036854776e+18 is not a whole"),
-        (RECORD % '{"body":{"intValue":1,"stringValue":"a"}}', "body.stringValue: given twice, or beside another"),
+        (RECORD % '{"body":{"intValue":1,"stringValue":"a"}}', "body.stringValue: given twice, or together"),
         (RECORD % '{"body":{"intValue":1,"intValue":2}}', "body.intValue: given twice"),
-        (RECORD % '{"flags":1},{"traceId":"","trace_id":""}', "logRecords[1].trace_id: given twice, or beside"),
+        (RECORD % '{"flags":1},{"traceId":"","trace_id":""}', "logRecords[1].trace_id: given twice, or together"),
         (RECORD % '{"body":{"boolValue":"yes"}}', "'yes' is not true or false"),
         (RECORD % '{"body":{"doubleValue":"x"}}', "'x' is not a number"),
         (RECORD % '{"body":{"bytesValue":"*"}}', "'*' is not base64"),
@@ -95,7 +95,7 @@ def test_what_is_wrong_is_named_with_its_path(body: str, message: str) -> None:
 
 
 def test_a_signal_that_is_none_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match="there is no signal 'profiles'"):
+    with pytest.raises(UserError, match="unknown signal 'profiles'"):
         request_from_json("profiles", b"{}")
 
 

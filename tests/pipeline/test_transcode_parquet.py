@@ -128,9 +128,9 @@ def test_columns_that_are_fields_as_a_whole_are_not_taken_apart() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"PAR1", "behind row 0: not Parquet that can be read: "),
-        (b"not parquet at all, but long enough to look", "behind row 0: not Parquet that can be read: "),
-        (file({"a": list(range(5000))}, compression="zstd")[:-20], "behind row 0: not Parquet"),
+        (b"PAR1", "after row 0: cannot read Parquet: "),
+        (b"not parquet at all, but long enough to look", "after row 0: cannot read Parquet: "),
+        (file({"a": list(range(5000))}, compression="zstd")[:-20], "after row 0: cannot read Parquet"),
     ],
 )
 def test_what_is_no_parquet_is_refused(data: bytes, expected: str) -> None:
@@ -141,7 +141,7 @@ def test_text_that_is_not_utf8_is_refused() -> None:
     bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     for options in ({"use_dictionary": True}, {"use_dictionary": False}):
         said = reason("parquet", "logs", file({"a": bad}, **options))
-        assert said.startswith("behind row 0: not Parquet that can be read: ")
+        assert said.startswith("after row 0: cannot read Parquet: ")
         assert "utf-8" in said.lower()
 
 
@@ -149,7 +149,7 @@ def test_a_damaged_page_is_refused_with_the_row() -> None:
     data = bytearray(file({"a": list(range(5000)), "b": ["x" * 50] * 5000}, compression="gzip", row_group_size=2500))
     middle = len(data) // 2
     data[middle - 200 : middle + 200] = bytes(400)
-    assert "not Parquet that can be read" in reason("parquet", "logs", bytes(data))
+    assert "cannot read Parquet" in reason("parquet", "logs", bytes(data))
 
 
 def test_a_dictionary_cannot_unfold_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_a_dictionary_cannot_unfold_without_end(monkeypatch: pytest.MonkeyPatch)
     indices = pa.array([0] * 200_000, pa.int32())
     data = file({"msg": pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 1_000_000]))})
     assert len(data) < 1 << 20
-    assert reason("parquet", "logs", data) == "the file unfolds to more than 8 MB of OTLP: send smaller files"
+    assert reason("parquet", "logs", data) == "the file expands to more than 8 MB of OTLP: send smaller files"
 
 
 def test_an_empty_table_holds_no_records() -> None:

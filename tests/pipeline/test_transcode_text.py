@@ -165,4 +165,4 @@ def test_utf16_of_either_order_and_a_bom_are_decoded() -> None:
 
 @pytest.mark.parametrize("signal", ["metrics", "traces"])
 def test_other_signals_are_not_text(signal: str) -> None:
-    assert reason("text", signal, b"x").startswith(f"plain text holds logs, not {signal}: ")
+    assert reason("text", signal, b"x").startswith(f"plain text files contain logs, not {signal}: ")

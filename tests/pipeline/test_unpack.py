@@ -118,7 +118,7 @@ def test_the_ending_says_the_format_however_it_is_packed(ending: str, found: str
         (lambda: ZSTD[:4], "cut short"),
         (lambda: ZSTD + b"something else", "damaged"),
         (lambda: ZSTD[:-10] + b"\xff" * 10, "damaged"),
-        (lambda: CONTENT, "damaged, or none"),
+        (lambda: CONTENT, "damaged, or not zstd"),
     ],
 )
 def test_what_is_no_whole_zstd_says_why(data: Callable[[], bytes], expected: str) -> None:
@@ -230,7 +230,7 @@ def test_an_unknown_ending_names_the_known_ones() -> None:
 def test_the_limit_is_exact(packed: bytes) -> None:
     assert len(unpack("x.binpb", memoryview(packed), len(CONTENT))[1]) == len(CONTENT)
     assert reason("x.binpb", packed, len(CONTENT) - 1) == (
-        f"the file unpacks to more than {len(CONTENT) - 1} bytes: raise object_max_bytes to take it"
+        f"the file unpacks to more than {len(CONTENT) - 1} bytes: raise object_max_bytes to ingest it"
     )
 
 
@@ -271,7 +271,7 @@ def test_a_bomb_of_a_gigabyte_is_stopped_at_the_limit(tmp_path: Path, stated: in
     assert path.stat().st_size < 8 << 20
     run = [sys.executable, "-c", _IN_A_PROCESS_OF_ITS_OWN, str(path)]
     message, grown_mb = subprocess.run(run, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert message == f"the file unpacks to more than {32 << 20} bytes: raise object_max_bytes to take it"
+    assert message == f"the file unpacks to more than {32 << 20} bytes: raise object_max_bytes to ingest it"
     assert int(grown_mb) < 48  # the limit, and some slack; not the gigabyte
 
 

@@ -108,5 +108,5 @@ def test_all_of_an_account_is_told() -> None:
         "degraded: segments as of then",
         "warning: logs: all of it has expired",
         "seconds plan 0.001, pick 0.002, gather 1.500, coordinate 0.250",
-        "seconds of workers, added up: fetch 2.000",
+        "seconds of workers, in total: fetch 2.000",
     ]

@@ -195,7 +195,7 @@ def test_when_all_are_lost_the_error_names_them(wide: Lake, hire: Hire) -> None:
     crew = [hire(name, Lost(f"query worker {name} broke off its answer")) for name in "abc"]
     error = raised(gather(wide, crew, PARTIAL))
     assert type(error) is Unavailable
-    assert str(error).startswith("no query worker can be reached: ")
+    assert str(error).startswith("no query worker is reachable: ")
     assert all(f"query worker {name} broke off" in str(error) for name in "abc")
 
 

@@ -67,7 +67,7 @@ def test_a_known_pick_answers_for_what_it_covers(lake: Away) -> None:
     whole = pick(known, scan(), now_ns=NOW + HOUR)
     assert ids(whole) == ids(fresh)
     assert whole.account.considered == 4
-    assert whole.account.degraded == "the index cannot be reached: segments as of 2024-01-02 00:00:00 UTC"
+    assert whole.account.degraded == "the index is unreachable: segments as of 2024-01-02 00:00:00 UTC"
     assert ids(pick(known, scan(1, 2))) == ids(fresh)[1:2]
 
 
@@ -171,7 +171,7 @@ def test_a_postgresql_that_stops_and_comes_back(tmp_path: Path) -> None:
         index.pool.timeout = 1.0
         server.stop()
         count, degraded = ask(engine, OWN)
-        assert (count, degraded) == (10, "the index cannot be reached: segments as of 2024-01-02 00:00:00 UTC")
+        assert (count, degraded) == (10, "the index is unreachable: segments as of 2024-01-02 00:00:00 UTC")
         with pytest.raises(Unavailable, match="PostgreSQL"):
             ask(engine, OTHER)
         server.start()

@@ -341,7 +341,7 @@ def test_limits_are_refusals(lake: Counted, monkeypatch: pytest.MonkeyPatch) -> 
         lake.ask(step=10 * MINUTE)
     with pytest.raises(TooLarge, match="more than 11,000 windows"):
         lake.ask(end=T0 + 2 * DAY, step=10_000)
-    with pytest.raises(UserError, match="windows of 10s, or a multiple"):
+    with pytest.raises(UserError, match="windows of 10s: use a multiple"):
         lake.ask(step=15_000)
     with pytest.raises(UserError, match="name one"):
         lake.ask(labels=True)

@@ -199,6 +199,6 @@ def test_histograms_count_by_their_size(raw: bool, tmp_path: Path) -> None:
 def test_a_sketch_that_contradicts_itself_is_corrupt(tmp_path: Path) -> None:
     own: Points = [(T0 + n * 10_000, float(n)) for n in range(1, 120)]
     made = oracle_lake(tmp_path / "lake", own, zero_count=3)
-    with pytest.raises(Corrupt, match="a sketch has not as many numbers in its buckets as it says"):
+    with pytest.raises(Corrupt, match="the bucket counts of a sketch do not add up to its count"):
         ask(made, "sketch_over_time(up[5m])", FIVE, raw=False)
     assert ask(made, "sum_over_time(up[5m])", FIVE, raw=False)[1].reads[0].tier == 5 * MINUTE

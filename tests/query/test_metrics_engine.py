@@ -342,7 +342,7 @@ def test_what_a_lost_or_busy_worker_should_have_done_others_do(lake: MetricLake,
 def test_when_all_workers_are_lost_each_is_named(lake: MetricLake, troubled: list[Named]) -> None:
     for worker in troubled:
         worker.trouble = [Lost(f"{worker.name} is gone")] * 30
-    with pytest.raises(Unavailable, match=r"no query worker can be reached: .*gone"):
+    with pytest.raises(Unavailable, match=r"no query worker is reachable: .*gone"):
         asked(engine_of(lake, troubled), QUERIES[1])
 
 

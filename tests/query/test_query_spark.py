@@ -249,7 +249,7 @@ def test_what_goes_wrong_in_a_task_says_what_it_was(tmp_path: Path, session: Spa
         by_spark(engine, "SELECT message FROM logs")
     assert by_spark(engine, "SELECT severity_number FROM logs").to_pylist() == [{"severity_number": 9}]
     lake.store.put(segment.path, b"short")
-    with pytest.raises(Corrupt, match="has 5 bytes, the index states"):
+    with pytest.raises(Corrupt, match=r"has 5 bytes, .* in the index"):
         by_spark(engine, "SELECT message FROM logs")
     lake.store.delete([segment.path])
     with pytest.raises(Absent, match=segment.path):
@@ -257,9 +257,9 @@ def test_what_goes_wrong_in_a_task_says_what_it_was(tmp_path: Path, session: Spa
 
 
 def test_an_engine_that_is_not_there_is_named(lake: Lake, engine: Engine) -> None:
-    with pytest.raises(UserError, match="engine=spark is not configured here: set query_spark"):
+    with pytest.raises(UserError, match="engine=spark is not enabled: set query_spark"):
         engine.sql(OWN, Question("SELECT 1", NOW, engine="spark"))
-    with pytest.raises(UserError, match="there is no engine 'presto': it is duckdb or spark"):
+    with pytest.raises(UserError, match="unknown engine 'presto': use duckdb or spark"):
         engine.sql(OWN, Question("SELECT 1", NOW, engine="presto"))
 
 

@@ -33,7 +33,7 @@ def test_one_past_the_line_is_turned_away() -> None:
         line.start()
         while not slots.in_line:
             time.sleep(0.005)
-        with pytest.raises(Busy, match="runs 2 units and 1 wait: try again later"):
+        with pytest.raises(Busy, match="runs 2 units and 1 are waiting: try again later"):
             slots.take(ExitStack(), A, Event())
         stop.set()
         line.join(60)

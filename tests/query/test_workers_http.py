@@ -225,8 +225,8 @@ def test_when_none_is_left_the_error_names_each(wide: Lake, serve: Serve) -> Non
     with remote(served) as workers:
         error = failure(gather(wide, workers))
     assert type(error) is Unavailable
-    assert str(error).startswith("no query worker can be reached: ")
-    assert all(f"query worker {one.name} cannot be reached" in str(error) for one in served)
+    assert str(error).startswith("no query worker is reachable: ")
+    assert all(f"query worker {one.name} is unreachable" in str(error) for one in served)
     assert "127.0.0.1" not in str(error)
 
 
@@ -312,14 +312,14 @@ def test_a_worker_of_another_cluster_or_version_is_not_the_askers_fault(wide: La
     with remote([serve(wide)], key="another") as workers:
         error = failure(gather(wide, workers))
         assert type(error) is Unavailable
-        assert "takes no units: this worker takes units only from a query-api with its worker_key" in str(error)
+        assert "refused the unit: this worker only accepts units from a query-api with its worker_key" in str(error)
         assert "another" not in str(error)
     with remote([serve(wide)]) as workers:
         (worker,) = workers.here()
         unit = WorkUnit(OWN, leaf(), ())
         newer = replace(unit)
         object.__setattr__(newer, "to_bytes", lambda: unit.to_bytes().replace(b'"version":2', b'"version":99'))
-        with pytest.raises(Lost, match="takes no units: work unit of version 99: this worker takes version 2"):
+        with pytest.raises(Lost, match="refused the unit: work unit of version 99: this worker takes version 2"):
             worker.run(newer)
 
 

@@ -13,7 +13,7 @@ from lakerunner.services.admin import create_organization
 def test_a_name_that_reads_as_an_id_is_refused(name: str, embedded_postgres_url: str) -> None:
     index = Index.open(embedded_postgres_url, connections=2)
     try:
-        with pytest.raises(UserError, match="reads as an id: take a word"):
+        with pytest.raises(UserError, match="has the form of an id: choose a different name"):
             create_organization(index, name, None)
     finally:
         index.close()

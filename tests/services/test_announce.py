@@ -143,8 +143,9 @@ def test_a_key_that_cannot_be_asked_for_is_set_aside(index: Index) -> None:
     }
     assert sorted(failed) == sorted(key.replace("\0", "�") for key in keys)
     assert failed["logs-raw/a//b.binpb"].reason == (
-        "object key 'logs-raw/a//b.binpb' is not usable: 1 to 1024 bytes, '/' only between parts, no part empty, "
-        "'.' or '..', no control characters. Write the object again under another key"
+        "invalid object key 'logs-raw/a//b.binpb': use 1 to 1024 bytes, '/' only between "
+        "parts, no part empty, '.' or '..', no control characters. Write the object again "
+        "under another key"
     )
     assert asked_for(index, store) == []
 

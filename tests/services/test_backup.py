@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ from click.testing import CliRunner
 from lakerunner.cli import cli
 from lakerunner.index.commit import Commit
 from lakerunner.index.database import Database
+from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.index.keys import digest
 from lakerunner.index.snapshot import refuse_newer
@@ -28,13 +31,14 @@ from lakerunner.model.source import Routes, SourceObject, SourceState
 from lakerunner.objects.local import LocalStore
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner.services.admin import administered, inspected
 from lakerunner.services.announce import Announcer
 from lakerunner.services.backup.manifest import Manifest, list_backups
 from lakerunner.services.backup.restore import run_restore
 from lakerunner.services.backup.take import BackupRequest, run_backup
 from lakerunner.services.lister import Lister, Newcomers
 from lakerunner.settings import Settings
-from servers.lake import wait_until
+from servers.lake import LAKERUNNER, clean_environment, wait_until
 from servers.postgres import drop_database, fresh_database
 from servers.seaweedfs import S3Server
 from suites.checked import ORG, CheckedLake, checked_lake, logs_of, points_of, spans_of
@@ -210,7 +214,9 @@ def test_a_lake_that_lacks_a_file_has_no_backup_and_one_that_lacks_a_raw_object_
     assert back_up(lake, place).lost == 1
     gone = lake.add("logs", logs_of("gone"))
     lake.store.delete([gone.path])
-    with pytest.raises(Corrupt, match=f"{gone.path} of a live segment is not in the store: `lakerunner fsck`"):
+    with pytest.raises(
+        Corrupt, match=f"{gone.path} of a live segment is missing from the store: run `lakerunner fsck`"
+    ):
         back_up(lake, place)
     assert [len(names) for names in (list_backups(place).whole, list_backups(place).broken)] == [1, 0]
 
@@ -239,7 +245,7 @@ def test_parts_can_be_left_out(lake: CheckedLake, place: LocalStore, empty: Sett
     assert listed_anew(empty, LocalStore(Path(empty.store[7:]))) == [KEYS[2]]
     index = back_up(lake, place, index_only=True)
     assert (index.files, index.raw_objects, index.index_only) == (0, 0, True)
-    with pytest.raises(UserError, match=f"backup {index.name} is of the index only: name the store"):
+    with pytest.raises(UserError, match=f"backup {index.name} contains the index only: name the store"):
         run_restore(replace(empty, store=""), place, index.name, str)
     with psycopg.connect(empty.database_url) as connection:
         connection.execute("DROP SCHEMA lrdb CASCADE")
@@ -258,7 +264,7 @@ def flip(place: LocalStore, key: str) -> None:
 
 
 def test_a_backup_that_is_damaged_is_refused_by_name(lake: CheckedLake, place: LocalStore, empty: Settings) -> None:
-    with pytest.raises(NotFound, match="there is no backup: nothing is below backups/"):
+    with pytest.raises(NotFound, match="no backup found: there is nothing below backups/"):
         run_restore(empty, place, None, str)
     made = back_up(lake, place)
     whole = files_of(place)
@@ -268,10 +274,14 @@ def test_a_backup_that_is_damaged_is_refused_by_name(lake: CheckedLake, place: L
     manifest = f"backups/{made.name}/manifest.json"
     newer = json.dumps({**json.loads(keep[manifest]), "migration": "9999_later"}).encode()
     cases: list[tuple[Callable[[], None], type[LakerunnerError], str]] = [
-        (lambda: place.delete([manifest]), NotFound, f"backup {made.name} is not whole: it has no manifest.json"),
+        (lambda: place.delete([manifest]), NotFound, f"backup {made.name} is incomplete: it has no manifest.json"),
         (lambda: cut(place, manifest), Corrupt, "manifest.json is damaged"),
-        (lambda: place.put(manifest, b'{"version": 2}'), UserError, "is of version 2, this Lakerunner reads version 1"),
-        (lambda: place.put(manifest, newer), UserError, "is of a newer Lakerunner: its index has migration 9999_later"),
+        (lambda: place.put(manifest, b'{"version": 2}'), UserError, "has version 2, this Lakerunner reads version 1"),
+        (
+            lambda: place.put(manifest, newer),
+            UserError,
+            "was made by a newer Lakerunner: its index has migration 9999_later",
+        ),
         (lambda: flip(place, f"backups/{made.name}/index.dump"), Corrupt, "index.dump is damaged"),
         (lambda: flip(place, f"backups/{made.name}/objects.sqlite"), Corrupt, "objects.sqlite is damaged"),
         (lambda: flip(place, segment), Corrupt, f"{segment} of the backup is damaged"),
@@ -284,7 +294,7 @@ def test_a_backup_that_is_damaged_is_refused_by_name(lake: CheckedLake, place: L
             run_restore(replace(empty, store=f"memory://{number}-{made.name}"), place, None, str)
         for key, data in keep.items():
             place.put(key, data)
-    with pytest.raises(NotFound, match=f"there is no backup 2020; whole backups here: {made.name}"):
+    with pytest.raises(NotFound, match=f"backup 2020 not found; complete backups: {made.name}"):
         run_restore(empty, place, "2020", str)
     run_restore(empty, place, None, str)  # none of these has left anything in the database
 
@@ -292,14 +302,84 @@ def test_a_backup_that_is_damaged_is_refused_by_name(lake: CheckedLake, place: L
 def test_what_is_there_already_is_not_restored_over(lake: CheckedLake, place: LocalStore, empty: Settings) -> None:
     back_up(lake, place)
     used = replace(empty, database_url=lake.settings.database_url)
-    with pytest.raises(UserError, match=r"holds an index already \(schema lrdb\): restore into an empty database"):
+    with pytest.raises(UserError, match=r"already contains an index \(schema lrdb\): restore into an empty database"):
         run_restore(used, place, None, str)
     with pytest.raises(UserError, match=r"store file://.*/lake/store is not empty"):
         run_restore(replace(empty, store=lake.settings.store), place, None, str)
     home = lake.settings.home
-    with pytest.raises(UserError, match=f"{home} is not empty: restore into a --home that is new"):
+    with pytest.raises(UserError, match=f"{home} is not empty: restore into a new --home"):
         run_restore(Settings(home=home), place, None, str)
     assert not (home / "restoring").exists()
+
+
+def command(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LAKERUNNER, *arguments, "--home", str(home)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=clean_environment(environment),
+        check=False,
+    )
+
+
+def test_a_killed_restore_is_done_again_and_no_lake_starts_before(
+    lake: CheckedLake, place: LocalStore, tmp_path: Path
+) -> None:
+    made = back_up(lake, place)
+    home, source = tmp_path / "killed", str(tmp_path / "backups")
+    killed = command(home, "restore", source, LAKERUNNER_FAILPOINT="before-load")
+    assert killed.returncode == -signal.SIGKILL
+    server = EmbeddedPostgres.running(home / "restoring" / "postgres")
+    assert server  # left running
+    refused = command(home, "up", "--listen", "127.0.0.1:0")
+    assert refused.returncode == 1, refused.stdout
+    assert f"the restore into {home} is not finished: restoring is still in it." in refused.stderr
+    assert "run `lakerunner restore` again with the same --home" in refused.stderr
+    for opened in (inspected, administered):
+        with pytest.raises(UserError, match=f"the restore into {home} is not finished"), opened(Settings(home=home)):
+            pass
+    assert [entry.name for entry in home.iterdir()] == ["restoring"]
+    again = command(home, "restore", source)
+    assert again.returncode == 0, again.stderr
+    assert f"restored backup {made.name}" in again.stdout
+    assert sorted(entry.name for entry in home.iterdir()) == ["postgres", "store"]
+    assert files_of(LocalStore(home / "store")) == files_of(lake.store)
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(server)
+
+
+def test_a_restore_that_is_killed_while_it_moves_says_what_to_remove(
+    lake: CheckedLake, place: LocalStore, empty: Settings, tmp_path: Path
+) -> None:
+    back_up(lake, place)
+    home, source = tmp_path / "killed", str(tmp_path / "backups")
+    killed = command(home, "restore", source, LAKERUNNER_FAILPOINT="after-move", DATABASE_URL=empty.database_url)
+    assert killed.returncode == -signal.SIGKILL
+    again = command(home, "restore", source, DATABASE_URL=empty.database_url)
+    assert again.returncode == 1
+    assert (
+        f"{home} contains store beside restoring, left by a restore that was killed: remove "
+        "everything in it, and restore again"
+    ) in again.stderr
+    shutil.rmtree(home)
+    again = command(home, "restore", source, DATABASE_URL=empty.database_url)
+    assert "or drop schema lrdb if an interrupted restore left it" in again.stderr
+
+
+def test_two_restores_into_one_home(lake: CheckedLake, place: LocalStore, empty: Settings, tmp_path: Path) -> None:
+    back_up(lake, place)
+    settings = Settings(home=tmp_path / "one", database_url=empty.database_url)
+    refusals: list[str] = []
+
+    def say(_: str) -> None:
+        with pytest.raises(UserError) as refusal:
+            run_restore(settings, place, None, str)
+        refusals.append(str(refusal.value))
+
+    run_restore(settings, place, None, say)
+    assert set(refusals) == {f"another restore into {settings.home} is running: wait for it, or stop it"}
+    assert files_of(LocalStore(settings.home / "store")) == files_of(lake.store)
 
 
 @pytest.mark.heavy
@@ -337,7 +417,7 @@ def test_a_server_of_another_version(
 
 def test_a_server_that_is_newer_than_pg_dump_is_named(lake: CheckedLake) -> None:
     database = Database.open(lake.settings.database_url, 2)
-    with pytest.raises(UserError, match=r"PostgreSQL at 127.0.0.1:.* is of version 99, and this .* of version 18"):
+    with pytest.raises(UserError, match=r"PostgreSQL at 127.0.0.1:.* has version 99, and pg_dump .* version 18"):
         refuse_newer(database, 99)
     database.close()
 
@@ -356,7 +436,7 @@ def test_a_dump_that_cannot_be_loaded_leaves_nothing_and_says_why(
     with psycopg.connect(empty.database_url) as connection:
         connection.execute("DROP SCHEMA lrdb")
     index.restored.load(dump)  # and killed then: raw objects are not recorded as the new store has them
-    with pytest.raises(UserError, match="was being restored from a backup, and that was not finished: drop schema"):
+    with pytest.raises(UserError, match="was not finished: drop schema"):
         index.migrate()
     with psycopg.connect(empty.database_url) as connection:
         connection.execute("DROP SCHEMA lrdb CASCADE")
@@ -404,7 +484,7 @@ def test_the_commands(lake: CheckedLake, empty: Settings, tmp_path: Path, monkey
     monkeypatch.setenv("DATABASE_URL", lake.settings.database_url)
     own = CliRunner().invoke(cli, ["backup", str(lake.store.root), "--store", lake.settings.store])
     assert isinstance(own.exception, UserError)
-    assert "is the lake's own store: back up to another place" in str(own.exception)
+    assert "is the lake's own store: back up to a different place" in str(own.exception)
     both = CliRunner().invoke(cli, ["backup", "x", "--index-only", "--prune"])
     assert (both.exit_code, "--index-only copies no objects" in both.output) == (2, True)
     done = CliRunner().invoke(cli, ["backup", str(tmp_path / "b"), "--store", lake.settings.store])

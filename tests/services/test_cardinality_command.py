@@ -34,7 +34,7 @@ def test_the_largest_metrics_are_a_table(url: str) -> None:
     assert ["http_requests_total", "4", "4", "4", "███"] in cells
     assert ["up", "2", "2", "2", "███"] in cells
     assert "http.size" not in result.stdout
-    assert "there are more metrics: --limit" in result.stdout
+    assert "more metrics exist: raise --limit" in result.stdout
     assert "windows of 5m, ends " in result.stdout
     assert result.stdout.rstrip().endswith("counted from points")  # all windows are over
 
@@ -46,7 +46,7 @@ def test_a_window_that_is_not_over_and_what_has_expired_are_said() -> None:
     show_cardinality(answer | {"warnings": ["points up to then have expired"]}, "table", shown)
     assert shown.getvalue().splitlines()[-3:] == [
         "windows of 1h, ends 2024-05-01T12:00:00Z to 2024-05-01T12:00:00Z; counted from 1h rollups",
-        "the last window is not over yet: it counts what there is so far; `now` is the one before",
+        "the last window is not complete yet; `now` is the one before it",
         "warning: points up to then have expired",
     ]
 
@@ -66,7 +66,7 @@ def test_json_is_the_answer_itself(url: str) -> None:
 
 def test_wrong_usage(url: str) -> None:
     result = run(url, "--label")
-    assert (result.exit_code, "--label goes with a METRIC" in result.output) == (2, True)
+    assert (result.exit_code, "--label needs a METRIC" in result.output) == (2, True)
     result = CliRunner().invoke(cli, ["cardinality", "--help"])
     assert "which label is it?" in result.output
 

@@ -77,7 +77,10 @@ OBJECTS = {
             "ended_at": "2026-01-31T13:00:05+01:00",
             "rows": 1000,
             "rejected": 2,
-            "notes": [{"kind": "no service", "count": 7, "line": 5, "text": "no column is the service"}],
+            "notes": [
+                {"kind": "no service", "count": 7, "line": 5, "text": "no column is the service"},
+                {"kind": "time in the future", "count": 2, "line": 0, "text": "record 3 has the time 2100-01-01"},
+            ],
         },
         {"state": "seen", "key": "otel-raw/default/files/b.csv", "size": 5, "seen_at": "2026-01-31T12:00:00+00:00"},
     ],

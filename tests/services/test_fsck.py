@@ -57,8 +57,8 @@ def test_an_object_that_is_gone(lake: CheckedLake) -> None:
     code, said = lake.fsck()
     assert code == 1
     assert sorted((one["what"], one["where"]) for one in said["findings"]) == [
-        ("a side file of a live segment is not there", side.side_path("series.parquet")),
-        ("the object of a live segment of 2 rows is not there", gone.path),
+        ("a side file of a live segment is missing", side.side_path("series.parquet")),
+        ("the file of a live segment with 2 rows is missing", gone.path),
     ]
     assert {one["severity"] for one in said["findings"]} == {"error"}
     assert {one["organization"] for one in said["findings"]} == {"default"}
@@ -71,8 +71,8 @@ def test_a_file_of_another_size(lake: CheckedLake) -> None:
     lake.path(one.side_path("text.bin")).write_bytes(b"")
     stated = one.statistics["side_bytes"]["text.bin"]
     assert sorted(lake.found()) == [
-        (*FILES, f"it has {one.bytes + 1} bytes, the index says {one.bytes}", one.path),
-        (*FILES, f"this side file has 0 bytes, the index says {stated}", one.side_path("text.bin")),
+        (*FILES, f"it has {one.bytes + 1} bytes, {one.bytes} in the index", one.path),
+        (*FILES, f"this side file has 0 bytes, {stated} in the index", one.side_path("text.bin")),
     ]
 
 
@@ -85,18 +85,18 @@ def test_rows_columns_and_times_are_those_of_the_file(lake: CheckedLake) -> None
     lake.index.commit(Commit((wrong,), (), ()))
     times = "2025-10-09T08:00:00.000000000Z"
     assert lake.found() == [
-        (*FILES, "it has 2 rows, the index says 3", one.path),
+        (*FILES, "it has 2 rows, 3 in the index", one.path),
         (
             *FILES,
-            "its columns are not those that the index says: also message; without attributes.x",
+            "its columns differ from the index: also message; without attributes.x",
             one.path,
         ),
-        (*FILES, f"its rows are of {times} to {times[:-2]}1Z, the index says {times} to {times[:-2]}8Z", one.path),
+        (*FILES, f"its rows are from {times} to {times[:-2]}1Z, in the index {times} to {times[:-2]}8Z", one.path),
     ]
 
 
 def test_the_order_of_columns_counts() -> None:
-    assert files._difference(["a", "c", "b"], ["a", "b", "c"]) == "in another order, c before b"
+    assert files._difference(["a", "c", "b"], ["a", "b", "c"]) == "different order, c before b"
 
 
 def rewritten(lake: CheckedLake, **options: object) -> str:
@@ -112,7 +112,7 @@ def rewritten(lake: CheckedLake, **options: object) -> str:
 
 def test_an_order_that_is_not_declared(lake: CheckedLake) -> None:
     path = rewritten(lake)
-    what = "the order of its rows is not declared: it should be service_name, timestamp"
+    what = "the sort order of its rows is not declared: expected service_name, timestamp"
     assert lake.found() == [(*FILES, what, path)]
 
 
@@ -121,7 +121,7 @@ def test_an_order_that_is_declared_and_not_kept_is_found_by_reading(lake: Checke
     order = pq.SortingColumn.from_ordering(schema, [("service_name", "ascending"), ("timestamp", "ascending")])
     path = rewritten(lake, backwards=True, sorting_columns=order)
     assert [one for one in lake.found() if one[0] == "error"] == []
-    what = "3 of its rows are out of order: they should be sorted by service_name, timestamp"
+    what = "3 of its rows are not in order: expected order is service_name, timestamp"
     assert [one for one in lake.found(deep=True) if one[0] == "error"] == [(*FILES, what, path)]
 
 
@@ -140,7 +140,7 @@ def test_a_flipped_bit_is_found_by_reading(lake: CheckedLake, from_end: bool, sa
     assert lake.found() == []
     ((severity, check, what, where),) = lake.found(deep=True)
     assert (severity, check, where) == ("error", "files", one.path)
-    assert what.startswith(f"it cannot be read: column message, row group 0: {said}")
+    assert what.startswith(f"cannot be read: column message, row group 0: {said}")
 
 
 @pytest.mark.parametrize("checked", [False, True])
@@ -165,11 +165,11 @@ def test_a_text_index_that_would_not_find_a_text_is_found_by_reading(lake: Check
 
     assert changed(set_at, data[set_at]) == []
     assert changed(set_at, 255) == []
-    what = "this text index lacks 1 of the bits that the texts of its segment have: they are not found by it"
+    what = "this text index lacks 1 bits of the texts of its segment: searches miss these texts"
     assert changed(set_at, data[set_at] ^ bit) == [(*FILES, what, one.side_path("text.bin"))]
-    what = "this text index is of other row groups, or asks otherwise, than its segment has it"
+    what = "this text index does not match the row groups or hashing of its segment"
     assert changed(16, 9) == [(*FILES, what, one.side_path("text.bin"))]  # probes of tokens
-    what = "this side file cannot be read: not a text index: it does not begin like one"
+    what = "this side file cannot be read: not a text index: wrong first bytes"
     assert changed(0, 0) == [(*FILES, what, one.side_path("text.bin"))]
 
 
@@ -180,7 +180,7 @@ def test_a_flipped_bit_of_a_text_index_is_found_by_its_checksum(lake: CheckedLak
     data[-10] ^= 1
     path.write_bytes(data)
     assert lake.found() == []
-    what = "this side file cannot be read: a text index with a wrong checksum"
+    what = "this side file cannot be read: checksum of the text index is wrong"
     assert lake.found(deep=True) == [(*FILES, what, one.side_path("text.bin"))]
 
 
@@ -227,16 +227,16 @@ def test_objects_that_nobody_knows(lake: CheckedLake) -> None:
     found = lake.found()
     assert sorted(found[:3]) == sorted(
         [
-            (*OBJECTS, f"the index does not know this object of {old.bytes} bytes, 2.0 hours old", old.path),
+            (*OBJECTS, f"this object of {old.bytes} bytes is not in the index, 2.0 hours old", old.path),
             (
                 *OBJECTS,
-                f"the index does not know this object of {beside} bytes, 2.0 hours old",
+                f"this object of {beside} bytes is not in the index, 2.0 hours old",
                 old.side_path("text.bin"),
             ),
-            (*OBJECTS, "the index does not know this object of 3 bytes, 3.0 hours old", other),
+            (*OBJECTS, "this object of 3 bytes is not in the index, 3.0 hours old", other),
         ]
     )
-    assert found[3] == (*OBJECTS, "this object belongs to no organization", elsewhere)
+    assert found[3] == (*OBJECTS, "this object belongs to no known organization", elsewhere)
     ((severity, check, what, where),) = found[4:]
     assert (severity, check) == ("note", "objects")
     assert what == ("2 young objects not known to the index: work that is about to be committed, or was cut")
@@ -247,7 +247,7 @@ def test_objects_that_nobody_knows(lake: CheckedLake) -> None:
 def test_an_object_below_the_name_of_an_organization_belongs_to_none(lake: CheckedLake) -> None:
     """Segments stand below its id: nobody looks elsewhere."""
     lake.store.put(f"db/{ORG.name}/edge/x", b"x")
-    assert lake.found() == [(*OBJECTS, "this object belongs to no organization", f"db/{ORG.name}/edge/x")]
+    assert lake.found() == [(*OBJECTS, "this object belongs to no known organization", f"db/{ORG.name}/edge/x")]
 
 
 def test_what_no_sweep_takes_is_not_left_to_the_sweeper(lake: CheckedLake) -> None:
@@ -260,10 +260,12 @@ def test_what_no_sweep_takes_is_not_left_to_the_sweeper(lake: CheckedLake) -> No
         lake.age(key, 3)
     to_do = {finding["where"]: finding["to_do"] for finding in lake.fsck()[1]["findings"]}
     assert to_do == {
-        orphan.path: "the sweeper deletes it: is one running? `lakerunner sweep` does it now",
-        orphan.side_path("text.bin"): "the sweeper deletes it: is one running? `lakerunner sweep` does it now",
-        beside: "no sweep takes it: look whose it is, then delete it: nothing reads it",
-        foreign: "no sweep takes it: look whose it is, then delete it: nothing reads it",
+        orphan.path: "check that a sweeper is running: it deletes the object; so does `lakerunner sweep`",
+        orphan.side_path(
+            "text.bin"
+        ): "check that a sweeper is running: it deletes the object; so does `lakerunner sweep`",
+        beside: "the sweeper leaves it: find out who wrote it, then delete it; nothing reads it",
+        foreign: "the sweeper leaves it: find out who wrote it, then delete it; nothing reads it",
     }
 
 
@@ -285,7 +287,7 @@ def test_a_segment_and_the_one_that_took_its_place(lake: CheckedLake) -> None:
     (new,) = lake.make("logs", logs_of("a", "b"))
     lake.index.commit(Commit((replace(new, level=1),), (), (), replaced=(old.id,)))
     lake.sql("UPDATE lrdb.segments SET state = 'live' WHERE id = %s", old.id)
-    what = f"segment {new.id} and segment {old.id}, whose place it took, are both live: its rows count twice"
+    what = f"segment {new.id} and segment {old.id}, which it replaced, are both live: their rows count twice"
     code, said = lake.fsck(organization=str(ORG.id))
     assert code == 1
     errors = [one for one in said["findings"] if one["severity"] == "error"]
@@ -306,7 +308,7 @@ def test_rows_delivered_twice_are_a_note(lake: CheckedLake, monkeypatch: pytest.
         ("note", "2 rows in two live segments or more: delivered twice, and not merged")
     ] * 2
     assert {f["to_do"] for f in said["findings"]} == {
-        "nothing: a merge of both drops one; where one is full, or of the last level, it is merged no more: both stay"
+        "nothing, if they can still be merged: the merge drops one. If one is full or of the last level, both rows stay"
     }
     wheres = [f["where"] for f in said["findings"]]
     assert wheres == [
@@ -364,14 +366,14 @@ def test_sources_work_and_outbox(lake: CheckedLake) -> None:
     lake.index.sources.set_aside(SourceObject("local", "otel-raw/nobody/x", "e", 1, 1), "whose?")
     assert lake.found() == [
         ("error", "sources", "this raw object is done, and its row does not say when", done.key),
-        ("note", "sources", "1 raw objects were seen over a day ago, and are not done", stale.key),
+        ("note", "sources", "1 raw objects were seen over a day ago and are not ingested", stale.key),
         ("note", "sources", "1 raw objects are set aside", broken.key),
         ("note", "work", "1 box set aside: a page is damaged", "segments.logs.compact"),
         ("note", "sources", "1 raw objects belong to no organization that we know", "lrdb.source_objects"),
         ("note", "outbox", "3 messages not relayed", "objstore.ingest.logs"),
     ]
     (said,) = (one["to_do"] for one in lake.fsck()[1]["findings"] if one["check"] == "work")
-    assert said == "`lakerunner work` shows them, `lakerunner work --requeue` sends them again"
+    assert said == "`lakerunner work` lists them, `lakerunner work --requeue` retries them"
     assert "--requeue" in {option for one in cli.commands["work"].params for option in one.opts}
 
 
@@ -394,13 +396,13 @@ def test_an_index_that_is_away(lake: CheckedLake) -> None:
 def test_usage(lake: CheckedLake, tmp_path: Path) -> None:
     errors = io.StringIO()
     assert run_fsck(lake.settings, Asked("nobody"), io.StringIO(), errors) == 2
-    assert errors.getvalue() == "error: there is no organization 'nobody': known are default\n"
+    assert errors.getvalue() == "error: organization 'nobody' not found; known organizations: default\n"
     errors = io.StringIO()
     home = tmp_path / "none"
     assert run_fsck(replace(lake.settings, database_url="", home=home), Asked(), io.StringIO(), errors) == 2
     assert errors.getvalue() == (
-        f"error: there is no lake in {home}: start one with `lakerunner up`, or name the home of yours with --home or "
-        "LAKERUNNER_HOME, or its PostgreSQL server with DATABASE_URL\n"
+        f"error: no lake found in {home}: start one with `lakerunner up`, or name the home of "
+        "yours with --home or LAKERUNNER_HOME, or its PostgreSQL server with DATABASE_URL\n"
     )
     assert not home.exists()
 

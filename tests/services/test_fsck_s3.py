@@ -118,14 +118,14 @@ def test_what_is_damaged_is_found_by_name(lake: S3Lake) -> None:
     for key in (foreign, unowned):
         lake.store.put(key, b"abc")
     errors = {
-        ("error", "the object of a live segment of 3 rows is not there", gone.path),
-        ("error", f"it has {len(data) // 2} bytes, the index says {cut.bytes}", cut.path),
-        ("error", "this object belongs to no organization", unowned),
+        ("error", "the file of a live segment with 3 rows is missing", gone.path),
+        ("error", f"it has {len(data) // 2} bytes, {cut.bytes} in the index", cut.path),
+        ("error", "this object belongs to no known organization", unowned),
     }
     young = "1 young object not known to the index: work that is about to be committed, or was cut"
     assert lake.found() == errors | {("note", young, foreign)}
     # Past the grace time of the sweeper it should not be there any more.
-    unknown = "the index does not know this object of 3 bytes, 0.0 hours old"
+    unknown = "this object of 3 bytes is not in the index, 0.0 hours old"
     errors.add(("error", unknown, foreign))
     assert lake.found(LAKERUNNER_SWEEP_GRACE_SECONDS="0") == errors
     points = bytearray(lake.store.get(flipped.path, max_bytes=1 << 30))
@@ -133,7 +133,7 @@ def test_what_is_damaged_is_found_by_name(lake: S3Lake) -> None:
     lake.store.put(flipped.path, points)
     deep = lake.found("--deep", LAKERUNNER_SWEEP_GRACE_SECONDS="0")
     ((severity, what, where),) = deep - errors
-    assert (severity, what[:19], where) == ("error", "it cannot be read: ", flipped.path)
+    assert (severity, what[:19], where) == ("error", "cannot be read: ", flipped.path)
     assert errors < deep
 
 

@@ -78,7 +78,7 @@ def test_a_tended_lake_is_whole_before_and_after_its_merges(lake: CheckedLake) -
     code, said = lake.fsck(deep=True)
     assert [one for one in said["findings"] if one["severity"] == "error"] == []
     assert code == 0
-    assert said["looked_at"]["segments rolled up anew"] >= 9
+    assert said["looked_at"]["segments rolled up again"] >= 9
     assert not [name for name in said["looked_at"] if name.startswith("rolled segments not compared")]
     for signal, frequency_ms in (("logs", 0), ("traces", 0), ("metrics", 0), ("metrics", 10_000)):
         merge(lake, signal, frequency_ms)
@@ -90,7 +90,7 @@ def test_a_tended_lake_is_whole_before_and_after_its_merges(lake: CheckedLake) -
     errors = [one for one in said["findings"] if one["severity"] == "error"]
     assert code == 1
     assert len(errors) == 3
-    assert all("whose place it took, are both live" in one["what"] for one in errors)
+    assert all("which it replaced, are both live" in one["what"] for one in errors)
 
 
 def test_a_window_that_was_changed_is_found(lake: CheckedLake) -> None:

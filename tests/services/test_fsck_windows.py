@@ -122,7 +122,7 @@ def test_windows_that_are_right(lake: CheckedLake) -> None:
     code, said = lake.fsck()
     assert (code, said["findings"]) == (0, [])
     assert said["looked_at"]["windows recomputed"] == 1
-    assert said["looked_at"]["segments rolled up anew"] == 1
+    assert said["looked_at"]["segments rolled up again"] == 1
 
 
 def test_a_sum_may_be_rounded_and_no_more(lake: CheckedLake) -> None:
@@ -167,7 +167,7 @@ def test_a_window_that_is_missing(lake: CheckedLake) -> None:
 def test_a_rolled_segment_without_any_window(lake: CheckedLake) -> None:
     one = rolled(lake, 1, time=START + 1)
     found = lake.found(sample=0)
-    what = "it is marked as rolled up, and there are no windows of 10s of its time"
+    what = "it is marked as rolled up, but there are no windows of 10s for its time"
     assert found == [("error", "rollups", what, one.path)]
     lake.sql("UPDATE lrdb.segments SET rolled = false")
     assert lake.found() == []
@@ -200,7 +200,7 @@ def test_windows_on_their_way_are_not_compared(lake: CheckedLake) -> None:
     lake.add("metrics", points_of(5, time=START + 2))
     code, said = lake.fsck()
     assert (code, said["findings"]) == (0, [])
-    assert said["looked_at"]["rolled segments not compared: others of their time wait to be rolled up"] == 1
+    assert said["looked_at"]["rolled segments not compared: other segments of the same time wait to be rolled up"] == 1
 
 
 def expire(lake: CheckedLake, segment: Segment, keep_ns: int = 3600 * SECOND) -> None:

@@ -62,7 +62,8 @@ def test_a_directory_of_other_things_is_left_and_warned_of(tmp_path: Path, caplo
     make_private(shared, embedded=False)
     assert (mode(shared), mode(shared / "documents")) == (0o755, 0o755)
     assert [record.getMessage() for record in caplog.records] == [
-        "others may look into the home: its mode is left as it is, since it is not ours alone"
+        "home is accessible to other users; its mode was not changed, because it belongs to "
+        "another user or holds other files"
     ]
 
 

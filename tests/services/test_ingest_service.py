@@ -155,7 +155,7 @@ def test_of_overlapping_boxes_each_object_comes_once(
             list(pool.map(work, workers))
         assert lake.rows() == expected
         assert lake.unfinished() == 0
-        if "another worker was first" in said.getvalue():
+        if "another worker committed first" in said.getvalue():
             break
     else:
         raise AssertionError("the boxes never met")
@@ -180,7 +180,7 @@ def test_what_kills_its_worker_is_set_aside_and_its_neighbours_get_through(
     assert list(lake.reasons()) == ["killer"]
     assert lake.reasons()["killer"].startswith("2 workers that read it alone died of it")
     entries = [json.loads(line) for line in said.getvalue().splitlines()]
-    died = [entry["objects"] for entry in entries if entry["message"] == "a worker died at a box"]
+    died = [entry["objects"] for entry in entries if entry["message"] == "a worker died while processing a box"]
     assert died == [7, 7, 3, 3, 1, 1]
     ingest.close()
     assert lake.bus.subscribe([ingest_boxes("logs")], "ingest").take(10, 0) == []

@@ -126,7 +126,7 @@ def test_a_java_process_that_cannot_be_started_again_is_waited_for(
     with monkeypatch.context() as patched:
         patched.setattr("lakerunner.services.spark.open_session", refuse)
         for _ in range(2):
-            with pytest.raises(Unavailable, match=r"cannot be started again: .*no memory today"), spark.use():
+            with pytest.raises(Unavailable, match=r"cannot start Spark again: .*no memory today"), spark.use():
                 pass
     with spark.use() as session:
         assert run(session, "test", [1], abs) == [1]

@@ -136,8 +136,8 @@ def test_notes_go_to_standard_error(url: str) -> None:
 
 
 def test_what_does_not_go_together(url: str) -> None:
-    assert "an instant has one --time" in str(run(url, "up", "--instant", "--start", "now-1h").exception)
-    assert "--time and --end are both there" in str(run(url, "up", "--time", "now", "--end", "now").exception)
+    assert "--instant takes one --time" in str(run(url, "up", "--instant", "--start", "now-1h").exception)
+    assert "--time and --end are both given" in str(run(url, "up", "--time", "now", "--end", "now").exception)
 
 
 def test_errors_name_the_options(url: str) -> None:

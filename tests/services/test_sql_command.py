@@ -29,7 +29,7 @@ from suites.scripted import FAILURE, SCHEMA, Scripted, ScriptedEngine, sql_serve
 
 HOUR = TimeRange(1_704_067_200_000_000_000, 1_704_070_800_000_000_000)
 WIDE = pa.schema([(f"column_{n:02}", pa.string()) for n in range(30)])
-CUT_OFF = "the query failed on its way, %s is cut off: ndjson would say why"
+CUT_OFF = "the query failed while its answer was sent, and the %s is cut off: use ndjson to see the reason"
 NASTY = "[bold]not bold[/bold] \x1b[31mred\x1b[0m \x9b2J\u2028end\ttab"
 
 
@@ -140,7 +140,7 @@ def test_a_terminal_of_another_encoding_gets_question_marks(url: str) -> None:
 def test_a_table_does_not_go_to_a_file(url: str, tmp_path: Path) -> None:
     refused = run(url, "q", "--output", str(tmp_path / "x"))
     assert isinstance(refused.exception, UserError)
-    assert "--output goes with json, ndjson, csv, arrow, parquet" in str(refused.exception)
+    assert "--output needs a format for programs: one of json, ndjson, csv, arrow, parquet" in str(refused.exception)
 
 
 def test_what_is_missing_is_said_and_is_exit_code_3(url: str, engine: ScriptedEngine) -> None:
@@ -156,7 +156,7 @@ def test_what_is_missing_is_said_and_is_exit_code_3(url: str, engine: ScriptedEn
     run(url, "q")
     assert engine.asked[-1].partial is False
     refused = run(url, "part", "--partial", "--format", "csv")
-    assert "csv has no place to say what is missing" in str(refused.exception)
+    assert "--partial needs a format that can list missing data" in str(refused.exception)
 
 
 def test_a_degraded_answer_is_said(url: str) -> None:
@@ -180,7 +180,7 @@ def test_queries_come_from_standard_input_and_files(url: str, tmp_path: Path) ->
     assert run(url, "q", "--file", str(file)).exit_code == 2
     nothing = run(url)
     assert nothing.exit_code == 2
-    assert "give a QUERY, or `-`" in nothing.stderr
+    assert "no query: give QUERY, or `-`" in nothing.stderr
 
 
 def test_plans_are_plain_lines(url: str) -> None:
@@ -222,7 +222,7 @@ def test_one_row_more_than_a_table_holds_is_refused(url: str, monkeypatch: pytes
     monkeypatch.setattr(show, "TABLE_ROWS", 1)
     over = run(url, "q")
     assert over.exit_code == 1
-    assert "more than 1 rows are no table: add a LIMIT, or use --format ndjson" in over.stderr
+    assert "more than 1 rows do not fit in a table: add a LIMIT, or use --format ndjson" in over.stderr
 
 
 def test_leaving_an_answer_early_stops_its_query(url: str, engine: ScriptedEngine) -> None:

@@ -149,18 +149,18 @@ def test_a_session(url: str, engine: ScriptedEngine, tmp_path: Path) -> None:
         assert "parent_span_id" in shown
         assert "0 unset, 1 ok, 2 error" in shown
         screen.enter("\\d lgos")
-        screen.wait_for("error: there is no table 'lgos': did you mean logs?")
+        screen.wait_for("error: unknown table 'lgos': did you mean logs?")
         screen.enter("\\format json")
         screen.enter("\\timing")
         screen.enter("select ';';")
         assert '{"n":3}\n]' in screen.wait_for(" s\n")
         screen.enter("\\format arrow")
-        screen.wait_for("error: there is no format 'arrow' here: it is one of table, json, ndjson, csv")
+        screen.wait_for("error: unknown format 'arrow': use one of table, json, ndjson, csv")
         screen.enter("\\format csv")
         screen.enter("nasty;")
         screen.wait_for('"␛[2Jgone, �"')
         screen.enter("\\nope")
-        screen.wait_for("error: there is no \\nope")
+        screen.wait_for("error: unknown command \\nope")
         screen.enter("wrong;")
         screen.wait_for("error: more rows than query_max_rows: add a LIMIT")
         screen.enter("\\q")
@@ -234,7 +234,7 @@ def test_what_goes_on_at_the_end(typed: str, inside: bool) -> None:
 
 def test_bytes_are_not_written_to_a_terminal(url: str, tmp_path: Path) -> None:
     with terminal("--url", url, "--format", "parquet", "select 1", home=tmp_path) as screen:
-        screen.wait_for("error: parquet is not for a terminal: name a file with --output, or pipe it on")
+        screen.wait_for("error: parquet output cannot be written to a terminal: name a file with --output, or pipe it")
         assert screen.popen.wait(SECONDS) == 1
 
 

@@ -164,11 +164,23 @@ def test_a_queue_that_is_away_or_not_there_is_unavailable(server: AwsServer) -> 
     ("variables", "message"),
     [
         ({"SQS_QUEUE_URL": "raw"}, "sqs_queue_url 'raw' is not the URL of a queue"),
-        ({"SQS_QUEUE_URL": "https://h/1/q", "QUEUE_OPTIONS": "regoin=x"}, "queue_options has 'regoin': known are acc"),
-        ({"QUEUE_OPTIONS": "region=x"}, "queue_options has 'region': known are none, since no queue"),
-        ({"PUBSUB_SUBSCRIPTION": "raw"}, "pubsub_subscription 'raw' is not projects/PROJECT/subscriptions/NAME"),
-        ({"AZURE_QUEUE_URL": "https://a.queue.core.windows.net"}, "azure_queue_url is not https://ACCOUNT"),
-        ({"AZURE_QUEUE_URL": "https://a/q"}, "azure queue q needs one of the queue_options account_key and sas_token"),
+        (
+            {"SQS_QUEUE_URL": "https://h/1/q", "QUEUE_OPTIONS": "regoin=x"},
+            "queue_options: unknown option 'regoin'; known options: acc",
+        ),
+        (
+            {"QUEUE_OPTIONS": "region=x"},
+            "queue_options: unknown option 'region'; known options: none, because no queue",
+        ),
+        (
+            {"PUBSUB_SUBSCRIPTION": "raw"},
+            "setting pubsub_subscription 'raw': write projects/PROJECT/subscriptions/NAME",
+        ),
+        ({"AZURE_QUEUE_URL": "https://a.queue.core.windows.net"}, "write https://ACCOUNT"),
+        (
+            {"AZURE_QUEUE_URL": "https://a/q"},
+            "azure queue q: no credentials: set account_key or sas_token in queue_options",
+        ),
         ({"AZURE_QUEUE_URL": "https://a/q", "QUEUE_OPTIONS": "account_key=*"}, "account_key is not base64"),
     ],
 )

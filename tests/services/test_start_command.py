@@ -67,7 +67,7 @@ def test_up_reports_all_wrong_settings_and_creates_nothing(command, taken: int, 
     assert (code, output) == (2, "")
     lines = [line.split(" (")[0].strip() for line in errors.splitlines()]
     assert lines == [
-        "error: 11 settings are wrong:",
+        "error: 11 settings are invalid:",
         "query_memory = '2 GBB'",
         "store = 's4://lake'",
         "bus = 'rabbit'",
@@ -113,7 +113,7 @@ def test_a_home_that_another_process_has_is_named_beside_what_else_is_wrong(comm
     finally:
         home.close()
     assert code == 2
-    assert f"process {os.getpid()} runs with this home: stop it, or choose another with --home" in errors
+    assert f"process {os.getpid()} runs with this home: stop it, or choose another --home" in errors
     assert "listen = 'nowhere.invalid:1'" in errors
 
 
@@ -131,7 +131,7 @@ def test_ports_of_the_process_that_has_the_home_are_not_listed_beside_it(command
     ("arguments", "settings", "wrong"),
     [
         (["boxer"], {}, "database_url = '' (default) is missing: a service that runs alone shares its index"),
-        (["query-worker", "--listen", "0.0.0.0:0"], {}, "a query worker beyond loopback needs a secret"),
+        (["query-worker", "--listen", "0.0.0.0:0"], {}, "a query worker on other hosts than loopback needs a secret"),
         (["query-api"], {"DATABASE_URL": "postgresql://l:s3cret@db:none/l"}, "postgresql://l:****@db:none/l"),
     ],
 )
@@ -210,7 +210,8 @@ def test_a_command_that_needs_a_lake_creates_none(command, tmp_path: Path, argum
     code, output, errors = command(*arguments, home="lakes/new")
     assert (code, output) == (2, "")
     assert errors == (
-        f"error: there is no lake in {tmp_path}/lakes/new: start one with `lakerunner up`, or name the home of "
-        "yours with --home or LAKERUNNER_HOME, or its PostgreSQL server with DATABASE_URL\n"
+        f"error: no lake found in {tmp_path}/lakes/new: start one with `lakerunner up`, or "
+        "name the home of yours with --home or LAKERUNNER_HOME, or its PostgreSQL server "
+        "with DATABASE_URL\n"
     )
     assert list(tmp_path.iterdir()) == []

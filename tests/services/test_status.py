@@ -182,7 +182,7 @@ def test_without_a_terminal_it_is_shown_once_also_with_watch(lake: CheckedLake) 
     out = io.StringIO()
     assert run_status(lake.settings, "default", None, True, out) == 0
     assert json.loads(out.getvalue())["segments"] == []
-    with pytest.raises(NotFound, match="there is no organization 'x': known are default"):
+    with pytest.raises(NotFound, match="organization 'x' not found; known organizations: default"):
         run_status(lake.settings, "x", None, True, io.StringIO())
 
 
@@ -205,7 +205,7 @@ def test_what_a_terminal_has_no_room_for_is_said() -> None:
 def test_the_command_refuses_what_makes_no_sense_and_makes_no_lake(tmp_path: Path) -> None:
     both = CliRunner().invoke(cli, ["status", "--watch", "--json"])
     assert both.exit_code == 2
-    assert "--watch is for people, --json for programs: give one of them" in both.output
+    assert "--watch and --json are both given: --watch is for people, --json for programs" in both.output
     nowhere = CliRunner().invoke(cli, ["status", "--home", str(tmp_path / "none")])
     assert isinstance(nowhere.exception, NotFound)
     assert list(tmp_path.iterdir()) == []

@@ -99,8 +99,8 @@ def test_a_dry_run_tells_and_a_sweep_does(lake: SweptLake, run: Run) -> None:
         "acme",
         "kept for 30d",
         "replaced",
-        "another segment has its rows",
-        "no row of the",
+        "replaced: another segment has its rows",
+        "the index does",
     ):
         assert words in table
     assert "3 rows" in dry.stdout
@@ -123,14 +123,14 @@ def test_a_second_sweeper_is_told_who_is_at_work(lake: SweptLake, run: Run) -> N
         second = run("sweep")
         dry = run("sweep", "--dry-run")
     assert second.exit_code == 3
-    assert "another sweeper is at work: lakerunner sweeper on host-a pid 7" in second.stderr
+    assert "another sweeper is running: lakerunner sweeper on host-a pid 7" in second.stderr
     assert lake.objects() == before
     assert dry.exit_code == 0
 
 
 def test_wrong_settings_are_refused(lake: SweptLake, run: Run) -> None:
     for settings, words in (
-        ({"retention": "log=30d"}, "'log' has no retention: it is one of logs, metrics"),
+        ({"retention": "log=30d"}, "'log' has no retention: use one of logs, metrics"),
         ({"raw_retention": "2h"}, "raw_retention: 2h is less than 24h"),
     ):
         wrong = run("sweep", "--dry-run", **settings)

@@ -112,9 +112,9 @@ def test_points_that_are_not_rolled_up_wait_for_it(lake: SweptLake, address: Sto
     ]  # fmt: skip
     told = [(line.count, line.goes, line.reason.partition("15d")[2]) for line in report.lines()]
     assert told == [
-        (2, True, "; its files go when the grace time ends"),
-        (1, True, "; its rollup was waited for in vain, and rollups lack it from now on"),
-        (2, False, ", and stays: it is not rolled up yet, and rollups are kept longer"),
+        (2, True, "; its files are deleted after the grace time"),
+        (1, True, "; its rollup did not happen in time, so rollups lack its rows"),
+        (2, False, ", but stays: it is not rolled up yet, and rollups are kept longer"),
     ]
 
 
@@ -258,7 +258,7 @@ def test_raw_objects_stay_unless_a_setting_says_so(lake: SweptLake, address: Sto
     assert "raw objects" in [chore.name for chore in chores_of(set_, lake.index, lake.store, address)]
     assert raw_retention_ns("") is None
     assert raw_retention_ns("24h") == DAY_NS
-    with pytest.raises(UserError, match="raw_retention: 23h is less than 24h: the push doors"):
+    with pytest.raises(UserError, match="raw_retention: 23h is less than 24h: duplicates of pushed requests"):
         raw_retention_ns("23h")
     with pytest.raises(UserError, match="raw_retention: 'soon' is not a duration"):
         raw_retention_ns("soon")
@@ -393,7 +393,7 @@ def test_lines_gather_what_is_alike(lake: SweptLake, address: StoreAddress) -> N
     lake.segment("b", 50 * DAY_NS)
     chores = small_chores(lake.index, lake.store, address, {"logs": "30d"})
     (line,) = findings(chores, NOW_NS, lambda *_: None).lines()
-    reason = "kept for 30d; its files go when the grace time ends"
+    reason = "kept for 30d; its files are deleted after the grace time"
     assert line == Line(line.kind, ACME.id, "logs", reason, True, 2, 32, NOW_NS - 50 * DAY_NS)
 
 

@@ -52,7 +52,7 @@ class ObjectStoreSuite:
             lambda: store.delete([key]),
         )
         for call in calls:
-            with pytest.raises(UserError, match="is not usable"):
+            with pytest.raises(UserError, match="invalid object key"):
                 call()
         assert keys(store) == ["a"]
 

@@ -41,7 +41,9 @@ def lookups(setting: str) -> list[Lookup]:
     for entry in entries:
         scheme = entry.partition("://")[0]
         if "://" not in entry or scheme not in WAYS:
-            raise UserError(f"setting workers: {entry!r} is not one of {', '.join(f'{way}://...' for way in WAYS)}")
+            raise UserError(
+                f"setting workers: {entry!r} is not valid: write one of {', '.join(f'{way}://...' for way in WAYS)}"
+            )
         made.append(WAYS[scheme](entry))
     return made
 
@@ -81,7 +83,7 @@ class _Kept:
         try:
             found = self._lookup()
         except LakerunnerError as error:
-            _logger.warning("those query workers are asked that were known before: %s", in_full(error))
+            _logger.warning("lookup of query workers failed, using the ones known before: %s", in_full(error))
         finally:
             with self._lock:
                 self._known = self._known if found is None else found

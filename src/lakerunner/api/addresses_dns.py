@@ -21,8 +21,8 @@ def dns_lookup(entry: str) -> Callable[[], Sequence[str]]:
         try:
             found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         except OSError as error:
-            detail = f"the name {name} has no address: {error.strerror}"
-            raise Unavailable("query workers cannot be looked up", detail=detail) from error
+            detail = f"name {name} has no address: {error.strerror}"
+            raise Unavailable("cannot look up query workers", detail=detail) from error
         return urls_of([str(one[4][0]) for one in found], port)
 
     return look
@@ -35,7 +35,7 @@ def host_and_port(entry: str, form: str) -> tuple[str, int]:
             return url.hostname, url.port
     except ValueError:
         pass
-    raise UserError(f"setting workers: {entry!r} is not {form}")
+    raise UserError(f"setting workers: {entry!r} is not valid: write {form}")
 
 
 def urls_of(addresses: Sequence[str], port: int) -> list[str]:

@@ -37,7 +37,7 @@ def k8s_lookup(entry: str, cluster: Cluster = IN_CLUSTER) -> Callable[[], Sequen
     """`k8s://namespace/service:port`; the port is that of the pods."""
     given = _ENTRY.fullmatch(entry)
     if not given:
-        raise UserError(f"setting workers: {entry!r} is not k8s://namespace/service:port")
+        raise UserError(f"setting workers: {entry!r} is not valid: write k8s://namespace/service:port")
     path = f"/apis/discovery.k8s.io/v1/namespaces/{given['namespace']}/endpointslices"
     wanted = {"labelSelector": f"kubernetes.io/service-name={given['service']}"}
     port = int(given["port"])
@@ -47,9 +47,9 @@ def k8s_lookup(entry: str, cluster: Cluster = IN_CLUSTER) -> Callable[[], Sequen
             return urls_of(_ready(_asked(cluster, path, wanted)), port)
         except (httpx.HTTPError, OSError, ValueError, KeyError, TypeError) as error:
             raise Unavailable(
-                "query workers cannot be looked up",
-                detail=f"the endpoints of {entry} cannot be listed: {error}. Does the pod's service "
-                "account have leave to list endpointslices there?",
+                "cannot look up query workers",
+                detail=f"cannot list the endpoints of {entry}: {error}. Check that the pod's service account "
+                "may list endpointslices there",
             ) from error
 
     return look
@@ -62,7 +62,7 @@ def _asked(cluster: Cluster, path: str, wanted: dict[str, str]) -> dict[str, Any
     headers = {"authorization": f"Bearer {token}"}
     answer = httpx.get(cluster.url + path, params=wanted, headers=headers, verify=verify, timeout=_SECONDS)
     if answer.status_code != 200:
-        raise ValueError(f"the API server answers {answer.status_code}")
+        raise ValueError(f"the API server returned {answer.status_code}")
     listed: dict[str, Any] = answer.json()
     return listed
 

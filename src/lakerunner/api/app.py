@@ -36,10 +36,10 @@ def _about(summary: str, media_type: str, schema: Schema, *bad: int) -> Operatio
     return Operation("process", summary, replies, errors=(), security=OPEN)
 
 
-HEALTHZ = _about("Whether the process is well, part by part", JSON, _REPORT, 500)
-READYZ = _about("Whether it can serve", JSON, _REPORT, 503)
-LIVEZ = _about("Whether it lives", JSON, _LIVE, 500)
-METRICS = _about("Its metrics, for Prometheus", "text/plain", TEXT)
+HEALTHZ = _about("Health of each part of the process", JSON, _REPORT, 500)
+READYZ = _about("Whether the process can serve requests", JSON, _REPORT, 503)
+LIVEZ = _about("Whether the process is alive", JSON, _LIVE, 500)
+METRICS = _about("Metrics of the process, for Prometheus", "text/plain", TEXT)
 DOCUMENT = _about("This document", JSON, ANY)
 
 

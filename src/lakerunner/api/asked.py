@@ -42,7 +42,7 @@ def _refuse_unknown(given: Mapping[str, Any], known: tuple[str, ...], where: str
     for name in given:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            hint = f"did you mean {near[0]!r}?" if near else f"known fields: {', '.join(known)}"
             raise UserError(f"{where} has an unknown field {name!r}: {hint}")
 
 
@@ -53,7 +53,7 @@ def _format(in_body: Any, in_query_string: str | None, accept: str) -> Format:
     if not named:
         return format_accepted(accept)
     if len(named) > 1:
-        raise UserError(f"the body asks for format {in_body!r}, the query string for {in_query_string!r}: name one")
+        raise UserError(f"the body names format {in_body!r}, the query string {in_query_string!r}: name only one")
     (name,) = named
     return format_named(name)
 
@@ -75,12 +75,12 @@ def _partial(body: Mapping[str, Any], chosen: Format) -> bool:
         raise UserError("`partial` must be true or false")
     if given and chosen.partial is None:
         able = " or ".join(name for name, one in FORMATS.items() if one.partial is not None)
-        raise UserError(f"{chosen.name} has no place to say what is missing: ask for partial answers as {able}")
+        raise UserError(f"{chosen.name} cannot list missing data: request partial answers as {able}")
     return bool(chosen.partial) if given is None else given
 
 
 def _engine(body: Mapping[str, Any]) -> str:
     given = body.get("engine", ENGINES[0])
     if given not in ENGINES:
-        raise UserError(f"there is no engine {given!r}: it is one of {', '.join(ENGINES)}")
+        raise UserError(f"unknown engine {given!r}: use one of {', '.join(ENGINES)}")
     return str(given)

@@ -49,7 +49,7 @@ class Authenticator:
         if secret is not None:
             return self._caller_by(secret, role)
         if self.keyless is None:
-            raise NotAuthenticated(f"an API key is needed: {_HOW}")
+            raise NotAuthenticated(f"API key required: {_HOW}")
         refuse_foreign(headers.items(), self.names)
         return Caller(self.keyless, None, EVERY_ROLE, self.keyless_share())
 
@@ -57,13 +57,13 @@ class Authenticator:
         """Return who asks, for operations that always need a key."""
         secret = key_in(headers.items())
         if secret is None:
-            raise NotAuthenticated(f"an API key, or the token in HOME/token, is needed: {_HOW}")
+            raise NotAuthenticated(f"API key, or the token in HOME/token, required: {_HOW}")
         return self._caller_by(secret, role)
 
     def _caller_by(self, secret: str, role: Role) -> Caller:
         found = self.caller_of(secret)
         if found is None:
-            raise NotAuthenticated("this API key is not known, or was revoked")
+            raise NotAuthenticated("API key is unknown or revoked")
         found.require(role)
         return found
 
@@ -78,7 +78,7 @@ def key_in(headers: Iterable[tuple[str, str]]) -> str | None:
     """Return the key that a request shows, in any of the headers that clients use; NotAuthenticated if keys differ."""
     keys = {key for name, value in headers if (key := _key_of(name, value))}
     if len(keys) > 1:
-        raise NotAuthenticated(f"the request shows {len(keys)} different API keys: send one")
+        raise NotAuthenticated(f"the request has {len(keys)} different API keys: send one")
     return keys.pop() if keys else None
 
 
@@ -94,5 +94,5 @@ def _key_of(name: str, value: str) -> str | None:
         try:
             return base64.b64decode(shown, validate=True).decode().partition(":")[2]
         except ValueError:  # not base64, or not UTF-8
-            raise NotAuthenticated("the Basic credentials are not base64 of user:key") from None
+            raise NotAuthenticated("Basic credentials are not base64 of user:key") from None
     return None

@@ -30,7 +30,7 @@ class BodyLimit:
     name: str
 
     def refuse(self) -> NoReturn:
-        raise TooLarge(f"the body is larger than {self.bytes} bytes ({self.name}): send less at once")
+        raise TooLarge(f"the body is larger than {self.bytes} bytes ({self.name}): send smaller requests")
 
 
 def setting_limit(max_bytes: int) -> BodyLimit:
@@ -57,7 +57,7 @@ async def read_body(request: Request, limit: BodyLimit) -> bytes:
         return body
     unpack = _ENCODINGS.get(encoding)
     if unpack is None:
-        raise UserError(f"content-encoding {encoding!r} is not understood: send {', '.join(_ENCODINGS)} or none")
+        raise UserError(f"content-encoding {encoding!r} is not supported: send {', '.join(_ENCODINGS)} or none")
     return await to_thread.run_sync(unpack, body, limit)
 
 
@@ -77,7 +77,7 @@ async def read_sent(request: Request, limit: BodyLimit) -> bytes:
             limit.refuse()
         parts.append(part)
     if announced.isdigit() and size != int(announced):
-        raise UserError(f"the body has {size} of the {announced} bytes that Content-Length announces: send it again")
+        raise UserError(f"the body has {size} bytes, Content-Length is {announced}: send it again")
     return b"".join(parts)
 
 
@@ -89,15 +89,15 @@ def unsnappy(body: bytes, limit: BodyLimit) -> bytes:
         if byte < 0x80:
             break
     else:
-        raise UserError("the snappy body cannot be read: it does not begin with its size")
+        raise UserError("cannot read the snappy body: it does not begin with its size")
     if size > limit.bytes:
         limit.refuse()
     if size > len(body) * _SNAPPY_MAX_RATIO:  # before so much memory is taken for it
-        raise UserError(f"the snappy body cannot be read: its {len(body)} bytes cannot hold the {size} they state")
+        raise UserError(f"cannot read the snappy body: {len(body)} bytes cannot hold the stated {size}")
     try:
         return bytes(pa.decompress(body, size, "snappy", asbytes=True)) if size else b""
     except OSError as error:
-        raise UserError(f"the snappy body cannot be read: {error}") from error
+        raise UserError(f"cannot read the snappy body: {error}") from error
 
 
 def _gunzip(body: bytes, limit: BodyLimit) -> bytes:
@@ -105,7 +105,7 @@ def _gunzip(body: bytes, limit: BodyLimit) -> bytes:
         with igzip.IGzipFile(fileobj=BytesIO(body)) as stream:  # type: ignore[no-untyped-call]
             return _all_of(stream, limit)
     except (EOFError, OSError, _IsalError) as error:
-        raise UserError(f"the gzip body cannot be read: {error}") from error
+        raise UserError(f"cannot read the gzip body: {error}") from error
 
 
 def _unzstd(body: bytes, limit: BodyLimit) -> bytes:
@@ -113,7 +113,7 @@ def _unzstd(body: bytes, limit: BodyLimit) -> bytes:
         with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
             return _all_of(stream, limit)
     except OSError as error:
-        raise UserError(f"the zstd body cannot be read: {error}") from error
+        raise UserError(f"cannot read the zstd body: {error}") from error
 
 
 def _all_of(stream: Any, limit: BodyLimit) -> bytes:

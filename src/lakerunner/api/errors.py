@@ -39,7 +39,7 @@ def log_detail(error: BaseException) -> None:
     if isinstance(error, Corrupt):
         _logger.error("a segment cannot be read, `lakerunner repair` restores it: %s", error)
     if isinstance(error, Unavailable) and error.detail:
-        _logger.warning("a request failed: %s (%s)", error, error.detail)
+        _logger.warning("request failed: %s (%s)", error, error.detail)
 
 
 def retry_after(error: Exception) -> dict[str, str]:
@@ -84,5 +84,5 @@ def on_client_left(_request: Request, _error: Exception) -> Response:
 
 
 def on_bug(request: Request, error: Exception) -> Response:
-    _logger.error("a request failed: %s %s", request.method, request.url.path, exc_info=error)
+    _logger.error("request failed: %s %s", request.method, request.url.path, exc_info=error)
     return JSONResponse({"error": error_body(error)}, 500)

@@ -39,13 +39,16 @@ _EXAMPLE = {
 }
 RECEIVE = Operation(
     tag="ingest",
-    summary="Take a notification of new raw objects",
-    description="As S3, Google Cloud Storage or Azure sends it (docs/formats/notifications.md).",
-    parameters=(Parameter("provider", "path", {"enum": list(PROVIDERS)}, "whose form it has", "s3"),),
+    summary="Receive a notification of new raw objects",
+    description="In the form that S3, Google Cloud Storage or Azure sends (docs/formats/notifications.md).",
+    parameters=(
+        Parameter("provider", "path", {"enum": list(PROVIDERS)}, "provider whose form the notification has", "s3"),
+    ),
     body={JSON: Body({"type": ["object", "array"]}, _EXAMPLE)},
     replies={
         200: Reply(
-            "How many raw objects it names, and how many of them were new; or the answer to Azure's handshake.",
+            "Number of raw objects in the notification, and how many of them were new; or the "
+            "answer to Azure's handshake.",
             {
                 JSON: {
                     "type": "object",
@@ -92,7 +95,7 @@ class EventsApi:
         caller = await self.authenticator.admit(request, Role.WRITE)
         provider = request.path_params["provider"]
         if provider not in PROVIDERS:
-            raise NotFound(f"there are no events of {provider!r}: it is one of {', '.join(PROVIDERS)}")
+            raise NotFound(f"unknown provider of events {provider!r}: use one of {', '.join(PROVIDERS)}")
         # SNS calls its JSON text. No page can send that with a key.
         if caller.key is None or content_type(request) != _SNS:
             require_json(request)
@@ -110,14 +113,14 @@ class EventsApi:
         """The raw objects that the event names as created, each once, in order."""
         created = created_in(provider, event)
         if len(created) > EVENTS_MAX_OBJECTS:
-            raise TooLarge(f"the event names {len(created)} objects, more than the {EVENTS_MAX_OBJECTS} allowed")
+            raise TooLarge(f"the event has {len(created)} objects, the limit is {EVENTS_MAX_OBJECTS}")
         for one in created:
             if self.notified.is_foreign(one):
-                raise UserError(f"{one.key!r} is of bucket {one.bucket!r}, which this lake does not read")
+                raise UserError(f"{one.key!r} is in bucket {one.bucket!r}, which this lake does not read")
         unusable = [one.key for one in created if not is_key(one.key)]
         if len(unusable) > UNUSABLE_MAX:
             raise UserError(
-                f"{len(unusable)} of {len(created)} keys cannot be keys of objects, such as {unusable[0]!r}"
+                f"{len(unusable)} of {len(created)} keys are not valid keys of objects, for example {unusable[0]!r}"
             )
         return [key for one in created if (key := self.notified.key_of(one)) is not None]
 
@@ -127,5 +130,7 @@ class EventsApi:
         own = [(key, route) for key, route in routed if route and route.organization]
         for key, route in own:
             if route.organization not in (str(organization.id), organization.name):
-                raise NotAllowed(f"{key} is not of organization {organization.name}, which this key belongs to")
+                raise NotAllowed(
+                    f"{key} does not belong to organization {organization.name}, the owner of this API key"
+                )
         return [key for key, _ in own]

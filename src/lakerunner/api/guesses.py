@@ -60,7 +60,7 @@ class Guesses:
             bucket = self._bucket(_network(address), now)
             wait = max(bucket.wait(now), self._all.wait(now))
             if wait > 0:
-                raise Busy("too many wrong API keys were tried: wait, then try again", wait)
+                raise Busy("too many wrong API keys: wait, then try again", wait)
             bucket.tokens -= 1
             self._all.tokens -= 1
             return bucket

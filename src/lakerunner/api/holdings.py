@@ -28,11 +28,11 @@ class Holdings:
         """Return why the holder cannot take this much more; None if it can, or if nothing is held by anybody."""
         total, own = self._total, self._held[holder]
         if total and total + size > self._limit:
-            return f"all organizations together hold {total} of the {self._limit} {self._what}: send it later"
+            return f"all organizations together use {total} of the {self._limit} {self._what}: send it again later"
         if holder is not None and own and own + size > self._limit - total - size:
             return (
-                f"your organization holds {own} of the {self._limit} {self._what}, and may hold as many as it leaves "
-                "free: send it later"
+                f"your organization uses {own} of the {self._limit} {self._what}, and may use as many "
+                "as are free: send it again later"
             )
         return None
 

@@ -118,7 +118,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.wire = self._below or transport
         if len(self.connections) > self._bounds.connections and not self._waiting.close_oldest():
-            transport.write(_answer(503, "all connections are taken (setting http_max_connections)"))
+            transport.write(_answer(503, "too many connections (setting http_max_connections)"))
             transport.close()  # at once, without waiting for what the client sends: others want to be refused as well
             self._closing = True
             return
@@ -206,11 +206,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = self._header_count = 0  # of the trailers
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
-                raise _BadRequest(405, "CONNECT is not served here")
+                raise _BadRequest(405, "CONNECT is not supported")
             self._ignored = True
             return
         if self._host_count != 1 and self.parser.get_http_version() == "1.1":
-            raise _BadRequest(400, "an HTTP/1.1 request has one Host header")
+            raise _BadRequest(400, "an HTTP/1.1 request must have exactly one Host header")
         if len(self.pipeline) >= PIPELINE_MAX:
             raise _BadRequest(503, f"more than {PIPELINE_MAX} requests wait on this connection")
         self._waiting.remove(self)
@@ -266,7 +266,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._in_head:  # nothing was asked: a client would take our words for the answer to its next request
             self.transport.close()
             return
-        self._refuse(408, f"the head of the request did not come within {self._bounds.head_seconds:g} s")
+        self._refuse(408, f"the head of the request did not arrive within {self._bounds.head_seconds:g} s")
 
     def _judge_body(self, bytes_before: int, began: float) -> None:
         bounds = self._bounds
@@ -274,9 +274,9 @@ class BoundedProtocol(HttpToolsProtocol):
         held = self.flow.read_paused or self.cycle.waiting_for_100_continue
         if not held and self._body_bytes - bytes_before < bounds.body_min_bytes:
             least = bounds.body_min_bytes / bounds.body_seconds
-            self._refuse(408, f"the body comes too slowly: send at least {least:.0f} bytes a second")
+            self._refuse(408, f"the body arrives too slowly: send at least {least:.0f} bytes per second")
         elif not held and self.loop.time() - began >= bounds.body_max_seconds:
-            self._refuse(408, f"the body did not come within {bounds.body_max_seconds:g} s: send smaller ones")
+            self._refuse(408, f"the body did not arrive within {bounds.body_max_seconds:g} s: send smaller requests")
         else:
             self._timer = self.loop.call_later(bounds.body_seconds, self._judge_body, self._body_bytes, began)
 

@@ -104,7 +104,7 @@ class Keeper:
             except LakerunnerError as error:
                 errors.update(dict.fromkeys(digests, error))
         for digest in requests.keys() - mine - claimed.others.keys():
-            errors[digest] = Unavailable("the index forgot this request at this moment: send it again")
+            errors[digest] = Unavailable("the index dropped this request at this moment: send it again")
         if mine:
             data = PUSH_FORMATS[origin.format].packed(requests[digest] for digest in requests if digest in mine)
             try:
@@ -118,13 +118,13 @@ class Keeper:
         if found.stored:
             return frozenset()
         if found.seconds < self.claim_seconds:
-            raise Unavailable("this request is being stored at this moment: send it again to learn how it ended")
+            raise Unavailable("this request is still being stored: send it again to get the result")
         if not self._closed(found.key, PUSH_FORMATS[origin.format]):
             self._announce(found.id, found.key)
             return frozenset()
         taken = self.pushes.take_over(origin.organization, origin.signal, digests, holder=found.id, heir=heir)
         if taken != digests:
-            raise Unavailable("another process took this request over: send it again to learn how it ended")
+            raise Unavailable("another process is storing this request: send it again to get the result")
         return taken
 
     def _closed(self, key: str, form: PushFormat) -> bool:
@@ -143,7 +143,7 @@ class Keeper:
         except Conflict:
             # Written by a try of ours whose answer was lost, or closed by someone who thought us dead.
             if not self._holds(key, data):
-                raise Unavailable("storing took too long and was given up: send the request again") from None
+                raise Unavailable("storing took too long and was cancelled: send the request again") from None
         self._announce(number, key)
 
     def _holds(self, key: str, data: bytes) -> bool:

@@ -31,14 +31,14 @@ def refuse_foreign(headers: Iterable[tuple[str, str]], names: frozenset[str]) ->
         elif name == "origin":
             origins.append(value)
         elif name == "sec-fetch-site" and value.strip().lower() == "cross-site":
-            raise NotAllowed(f"a web page of another site sent this request without a key: {_HINT}")
+            raise NotAllowed(f"this request was sent by a web page of another site without a key: {_HINT}")
         elif name == "forwarded" or name.startswith("x-forwarded-"):
-            raise NotAllowed(f"the header {name} shows that a proxy sent this request: {_HINT}")
+            raise NotAllowed(f"header {name} shows that a proxy sent this request: {_HINT}")
     if len(hosts) != 1 or not _is_own(hosts[0], names):
-        raise NotAllowed(f"Host {', '.join(hosts)!r} is not this machine's localhost: {_HINT}")
+        raise NotAllowed(f"Host {', '.join(hosts)!r} is not localhost: {_HINT}")
     for origin in origins:
         if _authority(origin) != hosts[0].strip().lower():
-            raise NotAllowed(f"a web page of {origin!r} sent this request without a key: {_HINT}")
+            raise NotAllowed(f"this request was sent by a web page of {origin!r} without a key: {_HINT}")
 
 
 def _authority(origin: str) -> str | None:

@@ -32,12 +32,16 @@ _ROLES: Schema = {"type": "array", "items": {"type": "string", "enum": [role.val
 _SECRET: Schema = {
     "type": "object",
     "required": ["name", "secret"],
-    "properties": {"name": TEXT, "roles": _ROLES, "secret": {"type": "string", "description": "shown only here"}},
+    "properties": {
+        "name": TEXT,
+        "roles": _ROLES,
+        "secret": {"type": "string", "description": "shown only in this answer"},
+    },
 }
-_NAME = Parameter("name", "path", TEXT, "the key's name", "grafana")
+_NAME = Parameter("name", "path", TEXT, "name of the key", "grafana")
 LIST = Operation(
     tag="keys",
-    summary="The organization's keys, without their secrets",
+    summary="List the keys of the organization, without their secrets",
     replies={
         200: Reply(
             "The keys.",
@@ -54,7 +58,7 @@ LIST = Operation(
 )
 CREATE = Operation(
     tag="keys",
-    summary="Make a key",
+    summary="Create a key",
     body={
         JSON: Body(
             {
@@ -71,7 +75,7 @@ CREATE = Operation(
 )
 ROTATE = Operation(
     tag="keys",
-    summary="Give a key a new secret; the old one lives on for a grace",
+    summary="Give a key a new secret; the old secret keeps working for a grace time",
     parameters=(_NAME,),
     body={
         JSON: Body(
@@ -84,9 +88,9 @@ ROTATE = Operation(
 )
 REVOKE = Operation(
     tag="keys",
-    summary="End a key",
+    summary="Revoke a key",
     parameters=(_NAME,),
-    replies={204: Reply("It is refused from now on.")},
+    replies={204: Reply("The key is refused from now on.")},
     errors=(401, 403, 404, 503),
 )
 
@@ -147,7 +151,7 @@ def grace_in(text: str) -> timedelta:
     """How long the old secret lives on after a rotation: `24h`; `0s` for not at all."""
     grace_ns = duration_ns(text)
     if grace_ns is None:
-        raise UserError(f"a grace of {text!r} is no duration: write 90s, 15m, 24h or 7d, or 0s for none")
+        raise UserError(f"grace {text!r} is not a duration: write 90s, 15m, 24h or 7d, or 0s for none")
     return timedelta(seconds=grace_ns // SECOND_NS)
 
 

@@ -36,11 +36,13 @@ class Capacity:
 
     def __post_init__(self) -> None:
         if self.concurrent < 1:
-            raise UserError(f"query_concurrency is {self.concurrent}: it is 1 or more")
+            raise UserError(f"query_concurrency must be 1 or more, not {self.concurrent}")
         if self.org_concurrent < 1:
-            raise UserError(f"org_concurrent_queries is {self.org_concurrent}: it is 1 or more, or 0 for the default")
+            raise UserError(
+                f"org_concurrent_queries must be 1 or more, or 0 for the default, not {self.org_concurrent}"
+            )
         if not self.org_queries_per_second > 0:
-            raise UserError(f"org_queries_per_second is {self.org_queries_per_second:g}: it is more than 0")
+            raise UserError(f"org_queries_per_second must be more than 0, not {self.org_queries_per_second:g}")
 
 
 class QueryLimits:
@@ -75,7 +77,7 @@ class QueryLimits:
         except TimeoutError:
             most, waited = self._capacity.concurrent, self._capacity.queue_seconds
             raise Unavailable(
-                f"no query could start within {waited:g} s: {most} run already (query_concurrency)"
+                f"the query could not start within {waited:g} s: {most} queries are running (query_concurrency)"
             ) from None
 
 
@@ -133,14 +135,14 @@ class _Usage:
 
     async def enter(self, most: int, seconds: float) -> None:
         if self._running >= most and self._waiting >= WAITING_MAX:
-            raise Busy(f"{_at_once(most)}, and {self._waiting} wait already: ask again later")
+            raise Busy(f"{_at_once(most)}, and {self._waiting} are waiting: try again later")
         self._waiting += 1
         try:
             async with asyncio.timeout(seconds):
                 while self._running >= most:
                     await self._left.wait()
         except TimeoutError:
-            raise Busy(f"{_at_once(most)}, and none of them ended within {seconds:g} s: ask again later") from None
+            raise Busy(f"{_at_once(most)}, and none of them ended within {seconds:g} s: try again later") from None
         finally:
             self._waiting -= 1
         self._running += 1

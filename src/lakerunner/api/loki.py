@@ -29,10 +29,11 @@ _FORMATS = {"application/json": "lokijson", "application/x-protobuf": "lokipb"}
 _EXAMPLE = {"streams": [{"stream": {"service_name": "checkout"}, "values": [["1714564800000000000", "paid"]]}]}
 PUSH = Operation(
     tag="ingest",
-    summary="Take logs as Loki's clients push them",
-    description="JSON, or protobuf in a snappy block. Answered when it is durable (docs/formats/push.md).",
+    summary="Receive logs as Loki's clients push them",
+    description="JSON, or protobuf in a snappy block. The answer is sent when the data is durable "
+    "(docs/formats/push.md).",
     body={JSON: Body({"type": "object"}, _EXAMPLE), "application/x-protobuf": Body()},
-    replies={204: Reply("All of it was taken.")},
+    replies={204: Reply("All data was stored.")},
     errors=(400, 401, 403, 413, 429, 503),
     error_content={"text/plain": TEXT},
 )
@@ -57,7 +58,7 @@ class LokiPushApi:
     async def _accept(self, request: Request) -> None:
         kind = content_type(request)
         if kind not in _FORMATS:
-            raise UserError(f"content-type {kind!r} is not Loki's: send {' or '.join(_FORMATS)}")
+            raise UserError(f"content-type {kind!r} is not one of Loki's: send {' or '.join(_FORMATS)}")
         caller = await self.authenticator.admit(request, Role.WRITE)
         limit = setting_limit(self.max_bytes)
         body = await read_body(request, limit)

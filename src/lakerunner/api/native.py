@@ -77,7 +77,7 @@ class NativeApi:
 
     async def query(self, request: Request, table: TagTable) -> Response:
         await self._caller(request)
-        raise UserError(f"{table.language} is not available yet: ask SQL at /api/v1/sql")
+        raise UserError(f"{table.language} is not available yet: use SQL at /api/v1/sql")
 
     async def tags(self, request: Request, table: TagTable) -> Response:
         caller = await self._caller(request)
@@ -130,7 +130,7 @@ async def value_events(parts: Iterator[list[str]], warnings: Callable[[], list[s
             left -= len(part)
     except Exception as error:  # reported to the client, and logged where it is a bug
         if not isinstance(error, LakerunnerError):
-            _logger.error("a request for tag values failed", exc_info=error)
+            _logger.error("request for tag values failed", exc_info=error)
         told = error_body(error)
         yield event("error", {"message": told["message"], "code": told["kind"]})
         return
@@ -158,7 +158,7 @@ def text_in(body: dict[str, Any], name: str) -> str:
 def tag_asked_for(request: Request) -> str:
     name = request.query_params.get("tagName", "")
     if not name:
-        raise UserError("say which tag is meant: .../tagvalues?tagName=service_name")
+        raise UserError("tagName is missing: .../tagvalues?tagName=service_name")
     if len(name) > NAME_MAX_CHARACTERS:
         raise UserError(f"tagName is longer than {NAME_MAX_CHARACTERS} characters")
     return name

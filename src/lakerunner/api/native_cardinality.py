@@ -77,5 +77,5 @@ def _limit(text: str) -> int:
     if not text:
         return DEFAULT_METRICS
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_LISTED) or len(text) > 9:
-        raise UserError(f"limit is {text[:60]!r}: it is a number of metrics, 1 to {MAX_LISTED:,}")
+        raise UserError(f"limit must be a number of metrics from 1 to {MAX_LISTED:,}, not {text[:60]!r}")
     return int(text)

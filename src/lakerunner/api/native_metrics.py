@@ -134,7 +134,7 @@ class NativeMetricsApi:
         found, _ = await self._families(request, wanted)
         if not found:
             raise NotFound(
-                f"there is no metric {wanted.metric!r} in this time: /api/v1/metrics/metadata lists those there are"
+                f"metric {wanted.metric!r} not found in this time: /api/v1/metrics/metadata lists all metrics"
             )
         return {"metric": {"name": wanted.metric, "type": found[0]["type"]}}
 
@@ -213,7 +213,7 @@ async def _events(answer: MetricsAnswer, asked: PromqlAsked) -> AsyncGenerator[b
             yield chunk
     except Exception as error:  # told to the client, and logged where it is a bug
         if not isinstance(error, LakerunnerError):
-            _logger.error("a query of metrics failed", exc_info=error)
+            _logger.error("metrics query failed", exc_info=error)
         told = error_body(error)
         yield event("error", {"code": told.pop("kind"), **told})
         return

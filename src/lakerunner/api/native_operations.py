@@ -13,14 +13,14 @@ _TIME: Schema = {
 _WANTED: Schema = {
     "type": "object",
     "properties": {
-        "s": {**_TIME, "description": f"begin: {_TIME['description']}; by default one hour before `e`"},
-        "e": {**_TIME, "description": f"end, not included: {_TIME['description']}; by default now"},
-        "q": {"type": "string", "description": 'only rows that this selector chooses: `{level="ERROR"}`'},
-        "metric": {"type": "string", "description": "of metrics/tags: only points of this metric"},
+        "s": {**_TIME, "description": f"start: {_TIME['description']}; default: one hour before `e`"},
+        "e": {**_TIME, "description": f"end, excluded: {_TIME['description']}; default: now"},
+        "q": {"type": "string", "description": 'only rows that this selector matches: `{level="ERROR"}`'},
+        "metric": {"type": "string", "description": "for metrics/tags: only points of this metric"},
     },
 }
 _BODY = {JSON: Body(_WANTED, {"s": "now-1h", "e": "now"})}
-_WARNINGS: Schema = {"type": "array", "items": TEXT, "description": "what of this time has expired, if anything"}
+_WARNINGS: Schema = {"type": "array", "items": TEXT, "description": "the part of this time that has expired, if any"}
 _METRIC: Schema = {
     "type": "object",
     "required": ["name", "type"],
@@ -35,19 +35,19 @@ def _answer(name: str, schema: Schema, **more: Schema) -> dict[str, Schema]:
 
 PING = Operation(
     tag="native",
-    summary="Whether the key is good",
+    summary="Check an API key",
     replies={200: Reply("It is.", _answer("status", {"type": "string", "enum": ["ok"]}))},
     errors=(401, 403, 503),
 )
 FEATURES = Operation(
     tag="native",
-    summary="What this server can do",
+    summary="Features of this server",
     replies={200: Reply("By name.", _answer("features", {"type": "object", "additionalProperties": BOOLEAN}))},
     errors=(401, 403, 503),
 )
 METADATA = Operation(
     tag="native",
-    summary="The metrics of a time range, with their types and units",
+    summary="List the metrics of a time range with types and units",
     body=_BODY,
     replies={
         200: Reply(
@@ -73,7 +73,7 @@ _COUNTED: Schema = {
         "properties": {
             "metric": TEXT,
             "series": {**COUNT, "description": "active at any time of the range"},
-            "now": {**COUNT, "description": "in the last window that was over at its end"},
+            "now": {**COUNT, "description": "in the last window that was complete at the end"},
             "most": {**COUNT, "description": "in the window with the most"},
             "by_window": {"type": "array", "items": COUNT},
         },
@@ -94,16 +94,18 @@ _LABELS: Schema = {
 }
 CARDINALITY = Operation(
     tag="native",
-    summary="How many series of each metric were active, window by window",
-    description="Estimates of 2.3 % standard error, from rollups and where there are none yet from points "
-    "(docs/formats/native_api.md).",
+    summary="Count the active series of each metric in each window",
+    description="Estimates with a standard error of 2.3 %, from rollups, or from points where there "
+    "are no rollups yet (docs/formats/native_api.md).",
     parameters=(
-        Parameter("metric", "query", TEXT, "as it came, or as Prometheus calls it; by default all", "up"),
-        Parameter("start", "query", TEXT, f"{_TIME['description']}; by default one hour before `end`", "now-1h"),
-        Parameter("end", "query", TEXT, f"{_TIME['description']}; by default now", "now"),
-        Parameter("step", "query", TEXT, "how wide windows are, a multiple of 10s; by default a tier that fits", "5m"),
+        Parameter(
+            "metric", "query", TEXT, "name as it was sent, or Prometheus' name for it; default: all metrics", "up"
+        ),
+        Parameter("start", "query", TEXT, f"{_TIME['description']}; default: one hour before `end`", "now-1h"),
+        Parameter("end", "query", TEXT, f"{_TIME['description']}; default: now", "now"),
+        Parameter("step", "query", TEXT, "width of the windows, a multiple of 10s; default: a tier that fits", "5m"),
         Parameter("labels", "query", TEXT, "1: also the number of values of each label of the metric", "1"),
-        Parameter("limit", "query", COUNT, "of metrics, those with the most series; by default 100", "10"),
+        Parameter("limit", "query", COUNT, "number of metrics, those with the most series; default: 100", "10"),
     ),
     replies={
         200: Reply(
@@ -118,36 +120,39 @@ _PROMQL: Schema = {
     "required": ["q"],
     "properties": {
         "q": {"type": "string", "description": "PromQL"},
-        "s": {**_TIME, "description": f"the first step: {_TIME['description']}; by default one hour before `e`"},
-        "e": {**_TIME, "description": f"the end: {_TIME['description']}; by default now"},
-        "step": {"type": ["string", "integer"], "description": "seconds, or 15s; by default one that fits a graph"},
-        "instant": {"type": "boolean", "description": "at `e` alone"},
-        "partial": {"type": "boolean", "description": "what cannot be read is named; by default true of events"},
-        "tier": {"type": "string", "enum": ["raw"], "description": "raw: no rollups are read"},
-        "explain": {"type": "boolean", "description": "the last word has `reads`: which tiers were read"},
-        "format": {"type": "string", "enum": ["sse", "json"], "description": "instead of the Accept header"},
+        "s": {**_TIME, "description": f"first step: {_TIME['description']}; default: one hour before `e`"},
+        "e": {**_TIME, "description": f"end: {_TIME['description']}; default: now"},
+        "step": {"type": ["string", "integer"], "description": "seconds, or 15s; default: one that fits a graph"},
+        "instant": {"type": "boolean", "description": "only at `e`"},
+        "partial": {
+            "type": "boolean",
+            "description": "true: list data that cannot be read instead of failing; default: true for events",
+        },
+        "tier": {"type": "string", "enum": ["raw"], "description": "raw: read no rollups"},
+        "explain": {"type": "boolean", "description": "true: the last event has `reads`, the tiers that were read"},
+        "format": {"type": "string", "enum": ["sse", "json"], "description": "overrides the Accept header"},
     },
 }
 PROMQL = Operation(
     tag="native",
-    summary="Ask in PromQL",
-    description="Events `result`, one for each point, as they are worked out, then `done` or `error`; or JSON "
-    "(docs/formats/native_api.md).",
+    summary="Run a PromQL query",
+    description="Events `result`, one for each point, as soon as they are computed, then `done` or "
+    "`error`; or JSON (docs/formats/native_api.md).",
     body={JSON: Body(_PROMQL, {"q": "1 + 1", "s": "now-1h", "e": "now", "step": "60s"})},
     replies={200: Reply("The points.", {EVENTS: ANY, JSON: ANY})},
     errors=_STATUSES,
 )
 QUERY = Operation(
     tag="native",
-    summary="A query in the signal's own language: not yet",
-    description="LogQL and TraceQL are refused by name for now; POST /api/v1/sql answers the same in SQL.",
+    summary="Query in the language of the signal: not available yet",
+    description="LogQL and TraceQL are refused with their name; use SQL at POST /api/v1/sql.",
     body={JSON: Body()},
     replies={400: Reply("The language is not available yet.", {JSON: {"$ref": "#/components/schemas/Error"}})},
     errors=(401, 403, 503),
 )
 TAGS = Operation(
     tag="native",
-    summary="The tags of a time range",
+    summary="List the tags of a time range",
     body=_BODY,
     replies={
         200: Reply(
@@ -159,7 +164,7 @@ TAGS = Operation(
 )
 TAG_VALUES = Operation(
     tag="native",
-    summary="The values of a tag in a time range",
+    summary="List the values of a tag in a time range",
     description="Events `result`, then `done` or `error` (docs/formats/native_api.md).",
     parameters=(Parameter("tagName", "query", TEXT, "which tag", "service_name"),),
     body=_BODY,

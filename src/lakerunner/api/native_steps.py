@@ -36,12 +36,12 @@ class PromqlAsked:
         if not isinstance(text, str) or not text.strip():
             raise UserError('the body must be {"q": "rate(http_requests_total[5m])", ...}: `q` is not PromQL')
         if body.get("summary"):
-            raise UserError("summary is not available: /api/v1/features says metricsSummarySSE false")
+            raise UserError("summary is not supported (/api/v1/features: metricsSummarySSE is false)")
         events, instant = _form(body, accept) == "sse", _flag(body, "instant", default=False)
         partial = _flag(body, "partial", default=events)
         steps = _steps(body, now_ns, instant=instant)
         if body.get("tier") not in (None, "", "raw"):
-            raise UserError("`tier` must be raw, or not there")
+            raise UserError("`tier` must be raw, or left out")
         question = MetricsQuestion(
             text,
             steps,
@@ -67,7 +67,7 @@ def _steps(body: Mapping[str, Any], now_ns: int, *, instant: bool) -> Steps:
         return Steps(end, end)
     step = step_in(body.get("step")) or usual_step(end - start)
     if (end - start) // step > MAX_POINTS:
-        raise UserError(f"a step of {step} ms gives more than {MAX_POINTS} points in this time: ask for a longer one")
+        raise UserError(f"a step of {step} ms gives more than {MAX_POINTS} points in this time: use a longer step")
     return Steps(start, end, step)
 
 
@@ -78,7 +78,7 @@ def step_in(given: object) -> int | None:
     found = _STEP.fullmatch(str(given)) if isinstance(given, int | str) and not isinstance(given, bool) else None
     ms = int(found[1]) * _UNITS_MS[found[2] or "s"] if found else 0
     if not ms:
-        raise UserError(f"step is {str(given)[:60]!r}: it is seconds, or 500ms, 15s, 5m, 1h, 1d")
+        raise UserError(f"step must be seconds, or 500ms, 15s, 5m, 1h, 1d, not {str(given)[:60]!r}")
     return ms
 
 

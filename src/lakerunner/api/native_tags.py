@@ -154,7 +154,7 @@ def tag_sql(table: TagTable, name: str, keys: Iterable[Attribute]) -> str | None
     order = list(_MAPS)
     meant = sorted((key for key in keys if tag_name(key.key) == flat), key=lambda k: (order.index(k.scope), k.key))
     if len(meant) > MAX_SPELLINGS:
-        raise TooLarge(f"the tag {flat!r} stands for {len(meant)} attributes, the limit is {MAX_SPELLINGS}: ask in SQL")
+        raise TooLarge(f"tag {flat!r} stands for {len(meant)} attributes, the limit is {MAX_SPELLINGS}: use SQL")
     if not meant:
         alias = table.aliases.get(flat)
         return table.fixed[alias] if alias else None

@@ -50,12 +50,12 @@ _OBJECT: Schema = {
         "collector": _NULLABLE,
         "signal": _NULLABLE,
         "state": {"type": "string", "enum": [state.value for state in SourceState]},
-        "reason": {"type": ["string", "null"], "description": "why it failed"},
+        "reason": {"type": ["string", "null"], "description": "reason of the failure"},
         "seen_at": _NULLABLE,
         "ended_at": _NULLABLE,
-        "rows": {"type": ["integer", "null"], "description": "rows that it gave"},
-        "rejected": {**COUNT, "description": "lines of it that could not be read"},
-        "notes": {"type": "array", "items": _NOTE, "description": "what was guessed"},
+        "rows": {"type": ["integer", "null"], "description": "number of rows ingested"},
+        "rejected": {**COUNT, "description": "number of lines that could not be read"},
+        "notes": {"type": "array", "items": _NOTE, "description": "values that were guessed or are improbable"},
     },
 }
 _LISTED: Schema = {
@@ -73,7 +73,7 @@ _REJECTED: Schema = {
         "key": TEXT,
         "etag": _NULLABLE,
         "lines": COUNT,
-        "rejected": {**COUNT, "description": "all of them; the first 100 are listed"},
+        "rejected": {**COUNT, "description": "number of all; the first 100 are listed"},
         "rejects": {"type": "array", "items": _REJECT},
     },
 }
@@ -81,34 +81,38 @@ _DISMISSED: Schema = {"type": "object", "required": ["dismissed"], "properties":
 _RETRIED: Schema = {"type": "object", "required": ["retried"], "properties": {"retried": COUNT}}
 LIST = Operation(
     tag="objects",
-    summary="What became of raw objects",
+    summary="List raw objects and their state",
     parameters=(
         Parameter("state", "query", {"enum": [state.value for state in SourceState]}, "only these", "failed"),
-        Parameter("key", "query", TEXT, "only keys that begin so, or match where it has * or ?", "otel-raw/"),
-        Parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "by default 100", "10"),
+        Parameter(
+            "key", "query", TEXT, "only keys that start with this text, or match it if it contains * or ?", "otel-raw/"
+        ),
+        Parameter("limit", "query", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "default: 100", "10"),
     ),
-    replies={200: Reply("How many there are in each state, and some of them.", {JSON: _LISTED})},
+    replies={200: Reply("Number of objects in each state, and some of them.", {JSON: _LISTED})},
     errors=(400, 401, 403, 503),
 )
 RETRY = Operation(
     tag="objects",
-    summary="Send failed objects again",
-    replies={200: Reply("How many go again.", {JSON: _RETRIED})},
+    summary="Ingest failed objects again",
+    replies={200: Reply("Number of objects queued again.", {JSON: _RETRIED})},
     errors=(401, 403, 503),
 )
-_KEY = Parameter("key", "query", TEXT, "the object's whole key; required", "otel-raw/default/files/app.jsonl")
+_KEY = Parameter("key", "query", TEXT, "full key of the object; required", "otel-raw/default/files/app.jsonl")
 REJECTS = Operation(
     tag="objects",
-    summary="Lines of an object that could not be read",
+    summary="List the lines of an object that could not be read",
     parameters=(_KEY,),
-    replies={200: Reply("Of its newest version that has any; rejected is 0 if there is none.", {JSON: _REJECTED})},
+    replies={
+        200: Reply("Lines of its newest version that has any; rejected is 0 if there are none.", {JSON: _REJECTED})
+    },
     errors=(400, 401, 403, 503),
 )
 DISMISS = Operation(
     tag="objects",
-    summary="End an object that failed, or was read in part",
+    summary="Close a failed or partial object",
     parameters=(_KEY,),
-    replies={200: Reply("How many versions: failed are dismissed, partial are done.", {JSON: _DISMISSED})},
+    replies={200: Reply("Number of versions: failed ones are dismissed, partial ones are done.", {JSON: _DISMISSED})},
     errors=(400, 401, 403, 503),
 )
 
@@ -179,26 +183,26 @@ def _state(text: str | None) -> SourceState | None:
     try:
         return SourceState(text) if text else None
     except ValueError:
-        raise UserError(f"there is no state {text!r}: it is one of {', '.join(SourceState)}") from None
+        raise UserError(f"unknown state {text!r}: use one of {', '.join(SourceState)}") from None
 
 
 def _key(request: Request) -> str:
     key = _storable(request.query_params.get("key"))
     if not key:
-        raise UserError("parameter key is missing: the whole key of an object")
+        raise UserError("parameter key is missing: give the full key of an object")
     return key
 
 
 def _storable(key: str | None) -> str | None:
     """UserError for what no key can be."""
     if key is not None and ("\0" in key or len(key) > _KEY_MAX):
-        raise UserError(f"key {key[:80]!r} is not the key of an object")
+        raise UserError(f"{key[:80]!r} is not a valid key of an object")
     return key
 
 
 def _limit(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= LIMIT_MAX:
-        raise UserError(f"limit {text!r} is not a number from 1 to {LIMIT_MAX}")
+        raise UserError(f"limit must be a number from 1 to {LIMIT_MAX}, not {text!r}")
     return int(text)
 
 

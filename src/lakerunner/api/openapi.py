@@ -36,24 +36,24 @@ _ERROR = {
             "properties": {
                 "kind": {"type": "string", "description": "UserError, NotAuthenticated, TooLarge, Unavailable, ..."},
                 "message": {"type": "string", "description": "what is wrong, where, and what to do"},
-                "position": {**_POSITION, "description": "where in the query, counted from 1"},
+                "position": {**_POSITION, "description": "position in the query, counted from 1"},
             },
         }
     },
 }
 ERRORS = {
-    400: "The request is wrong, and would be wrong again. The message says what, and where.",
-    401: "No API key, or one that is not known or was revoked.",
-    403: "The key may not do this.",
-    404: "What is named is not there.",
-    406: "None of the formats in Accept is served here.",
-    409: "Someone else was first, or it is there already.",
-    413: "Past a limit, which the message names.",
-    415: "This content type or encoding is not taken.",
-    422: "What was sent cannot be read.",
-    429: "Too much at once: the same again after Retry-After seconds.",
+    400: "The request is invalid. The message says what is wrong, and where. Do not send it again unchanged.",
+    401: "API key is missing, unknown or revoked.",
+    403: "The key has no permission for this.",
+    404: "Not found.",
+    406: "None of the formats in Accept is supported.",
+    409: "Conflict with another request, or it exists already.",
+    413: "A limit is exceeded; the message names it.",
+    415: "This content type or encoding is not supported.",
+    422: "The data in the request cannot be read.",
+    429: "Too many requests: send it again after Retry-After seconds.",
     500: "An internal error; the server's log has the details.",
-    503: "Something that is needed is away: the same again after Retry-After seconds.",
+    503: "A dependency is unavailable: send it again after Retry-After seconds.",
 }
 KEY, WORKER_KEY, OPEN = "key", "worker", ""
 _SCHEMES: dict[str, dict[str, dict[str, str]]] = {
@@ -135,7 +135,8 @@ def document(routes: Iterable[BaseRoute]) -> dict[str, Any]:
         "info": {
             "title": "Lakerunner",
             "version": version("lakerunner"),
-            "description": "A telemetry lake. On loopback, a request without a key is of the default organization.",
+            "description": "A telemetry lake. On loopback, a request without a key belongs to the default "
+            "organization.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,

@@ -39,11 +39,11 @@ _EXAMPLE = {
 }
 EXPORT = Operation(
     tag="ingest",
-    summary="Take telemetry as OTLP",
-    description="Plain, gzip or zstd. Answered when it is durable (docs/formats/push.md).",
-    parameters=(Parameter("signal", "path", {"enum": list(SIGNALS)}, "what it carries", "logs"),),
+    summary="Receive telemetry as OTLP",
+    description="Plain, gzip or zstd. The answer is sent when the data is durable (docs/formats/push.md).",
+    parameters=(Parameter("signal", "path", {"enum": list(SIGNALS)}, "signal of the request", "logs"),),
     body={JSON: Body({"type": "object"}, _EXAMPLE), PROTOBUF: Body()},
-    replies={200: Reply("All of it was taken.", {JSON: {"type": "object"}, PROTOBUF: ANY})},
+    replies={200: Reply("All data was stored.", {JSON: {"type": "object"}, PROTOBUF: ANY})},
     errors=(400, 401, 403, 404, 413, 429, 503),
     error_content={
         JSON: {"type": "object", "required": ["message"], "properties": {"message": {"type": "string"}}},

@@ -199,11 +199,12 @@ class _Exports(grpc.GenericRpcHandler):  # type: ignore[misc]
                 more = await anext(messages, None) if data is not None else None
         except TimeoutError:
             raise Busy(
-                f"the message did not come within {READ_SECONDS:g} s, or others came first ({READS_MAX} are read at "
-                "once, of one organization as many as it leaves free): send it later"
+                f"the message did not arrive within {READ_SECONDS:g} s, or other messages were read "
+                f"first (at most {READS_MAX} at once, and one organization as many as are free): send "
+                "it again later"
             ) from None
         if data is None or more is not None:
-            raise UserError("an export call has one message")
+            raise UserError("an export call must have exactly one message")
         return data
 
     @asynccontextmanager

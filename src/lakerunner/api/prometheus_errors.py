@@ -91,7 +91,7 @@ def refused(error: Exception) -> Refused:
         case LakerunnerError():
             log_detail(error)
             return Refused(INTERNAL, str(error))
-    _logger.error("a request failed", exc_info=error)
+    _logger.error("request failed", exc_info=error)
     return Refused(INTERNAL, str(error_body(error)["message"]))
 
 

@@ -20,7 +20,7 @@ _ERROR: Schema = {
     },
 }
 _STATUSES = (400, 401, 403, 413, 422, 429, 503)
-_TIME: Schema = {"type": "string", "description": "seconds since 1970, also with a fraction, or RFC 3339"}
+_TIME: Schema = {"type": "string", "description": "seconds since 1970, with an optional fraction, or RFC 3339"}
 
 
 def _time(name: str, means: str, example: str | None = None) -> Parameter:
@@ -32,17 +32,19 @@ def _text(name: str, means: str, example: str | None = None) -> Parameter:
 
 
 _QUERY = _text("query", "PromQL", "1 + 1")
-_LIMIT = _text("limit", "most series, names or values that are told; 0: all")
-_MATCH = Parameter("match[]", "query", TEXT, "a selector of series; more than once: any of them", "up")
-_WITHIN = (_time("start", "begin; by default the lake's"), _time("end", "end; by default the lake's"))
+_LIMIT = _text("limit", "maximum number of series, names or values; 0: all")
+_MATCH = Parameter(
+    "match[]", "query", TEXT, "a selector of series; may be repeated: series that match any of them", "up"
+)
+_WITHIN = (_time("start", "start; default: the start of the lake"), _time("end", "end; default: the end of the lake"))
 _OF_QUERIES = (
     _QUERY,
     _LIMIT,
-    _text("timeout", "most seconds, or a duration as 30s"),
-    _text("lookback_delta", "how far an instant selector looks back; by default 5m"),
-    _text("stats", "true: what the answer took"),
-    _text("partial_response", "true: what cannot be read is named in `warnings` instead of being an error"),
-    _text("tier", "raw: no rollups are read"),
+    _text("timeout", "maximum seconds, or a duration such as 30s"),
+    _text("lookback_delta", "how far an instant selector looks back; default: 5m"),
+    _text("stats", "true: statistics of the query"),
+    _text("partial_response", "true: list data that cannot be read in `warnings` instead of failing"),
+    _text("tier", "raw: read no rollups"),
 )
 
 
@@ -87,38 +89,40 @@ _RESULT: Schema = {
         "stats": {"type": "object"},
     },
 }
-QUERY = _operation("PromQL at one moment", _RESULT, *_OF_QUERIES, _time("time", "the moment; by default now"))
+QUERY = _operation(
+    "Run a PromQL query at one time", _RESULT, *_OF_QUERIES, _time("time", "time to evaluate at; default: now")
+)
 QUERY_RANGE = _operation(
-    "PromQL over a range of time",
+    "Run a PromQL query over a time range",
     _RESULT,
     *_OF_QUERIES,
-    _time("start", "the first step", "1714564800"),
-    _time("end", "the last step, or what comes after it", "1714568400"),
-    _text("step", "seconds, or a duration as 15s; at most 11,000 steps", "60"),
-    description="Whole or an error status. /api/v1/metrics/query streams the same as it is worked out.",
+    _time("start", "first step", "1714564800"),
+    _time("end", "end; the last step is not after it", "1714568400"),
+    _text("step", "seconds, or a duration such as 15s; at most 11,000 steps", "60"),
+    description="Complete, or an error status. /api/v1/metrics/query streams the same answer while it is computed.",
 )
 EXEMPLARS = _operation(
-    "Exemplars of the series that a query reads", {"type": "array", "items": {"type": "object"}}, _QUERY, *_WITHIN
+    "List exemplars of the series that a query reads", {"type": "array", "items": {"type": "object"}}, _QUERY, *_WITHIN
 )
-SERIES = _operation("Series that match", {"type": "array", "items": _LABELS}, _MATCH, _LIMIT, *_WITHIN)
-LABELS = _operation("Names of labels", _TEXTS, replace(_MATCH, example=None), _LIMIT, *_WITHIN)
+SERIES = _operation("List matching series", {"type": "array", "items": _LABELS}, _MATCH, _LIMIT, *_WITHIN)
+LABELS = _operation("List names of labels", _TEXTS, replace(_MATCH, example=None), _LIMIT, *_WITHIN)
 LABEL_VALUES = _operation(
-    "Values of a label",
+    "List values of a label",
     _TEXTS,
-    Parameter("name", "path", TEXT, "the label, or U__ and its escaped name where it has other signs", "job"),
+    Parameter("name", "path", TEXT, "name of the label, or U__ and its escaped name if it has other characters", "job"),
     replace(_MATCH, example=None),
     _LIMIT,
     *_WITHIN,
 )
 METADATA = _operation(
-    "Types, helps and units of metrics",
+    "List types, help texts and units of metrics",
     {"type": "object", "additionalProperties": {"type": "array", "items": _LABELS}},
-    _text("metric", "of this one alone"),
+    _text("metric", "only this metric"),
     _text("limit", "most metrics"),
-    _text("limit_per_metric", "most entries of one metric"),
+    _text("limit_per_metric", "maximum number of entries of one metric"),
 )
-FORMAT = _operation("A query, prettily written", TEXT, _QUERY)
-PARSE = _operation("A query as a tree", ANY, _QUERY)
+FORMAT = _operation("Format a query", TEXT, _QUERY)
+PARSE = _operation("Parse a query into a tree", ANY, _QUERY)
 _STATS: Schema = {
     "type": "array",
     "items": {
@@ -128,7 +132,7 @@ _STATS: Schema = {
     },
 }
 TSDB = _operation(
-    "How many series there were in the last two hours, by metric and label",
+    "Count the series of the last two hours, by metric and label",
     {
         "type": "object",
         "required": ["headStats", "seriesCountByMetricName"],
@@ -140,17 +144,17 @@ TSDB = _operation(
             "seriesCountByLabelValuePair": _STATS,
         },
     },
-    _text("limit", "rows of each list, 10 by default and 10,000 at most", "5"),
+    _text("limit", "rows of each list; default: 10, maximum: 10,000", "5"),
 )
-TARGETS = _operation("Targets: always empty, as nothing is scraped; `infos` say what to do", {"type": "object"})
-TARGETS_METADATA = _operation("Metadata of targets: always empty, as nothing is scraped", {"type": "array"})
-SCRAPE_POOLS = _operation("Scrape pools: always empty, as nothing is scraped", {"type": "object"})
+TARGETS = _operation("Targets: always empty, because nothing is scraped; `infos` says what to do", {"type": "object"})
+TARGETS_METADATA = _operation("Metadata of targets: always empty, because nothing is scraped", {"type": "array"})
+SCRAPE_POOLS = _operation("Scrape pools: always empty, because nothing is scraped", {"type": "object"})
 RULES = _operation("Rules: always empty; Grafana requests them", {"type": "object"})
 ALERTS = _operation("Alerts: always empty; Grafana requests them", {"type": "object"})
 ALERTMANAGERS = _operation("Alertmanagers: always empty", {"type": "object"})
 FEDERATE = Operation(
     tag="prometheus",
-    summary="The latest samples of series, as a scrape of Prometheus' /federate",
+    summary="Latest samples of series, in the format of Prometheus' /federate",
     parameters=(_MATCH,),
     replies={200: Reply("Text format 0.0.4.", {_PLAIN: TEXT})},
     errors=_STATUSES,
@@ -158,14 +162,15 @@ FEDERATE = Operation(
 )
 READ = Operation(
     tag="prometheus",
-    summary="Samples of series by Prometheus remote read",
-    description="A snappy block of prometheus.ReadRequest. Answered with SAMPLES (docs/formats/prometheus_api.md).",
+    summary="Read samples of series with Prometheus remote read",
+    description="A snappy block of prometheus.ReadRequest. The answer has type SAMPLES "
+    "(docs/formats/prometheus_api.md).",
     body={_PROTOBUF: Body()},
     replies={200: Reply("A snappy block of prometheus.ReadResponse.", {_PROTOBUF: {}})},
     errors=_STATUSES,
     error_content={JSON: _ERROR},
 )
-BUILD = _operation("Which Prometheus this is like, and which Lakerunner it is", _LABELS)
+BUILD = _operation("Versions of Prometheus that this API is compatible with, and of Lakerunner", _LABELS)
 
 
 def _probe(summary: str, *bad: int) -> Operation:
@@ -173,5 +178,5 @@ def _probe(summary: str, *bad: int) -> Operation:
     return Operation("prometheus", summary, replies, errors=(), security=OPEN)
 
 
-HEALTHY = _probe("Whether the process lives, as Prometheus is asked")
-READY = _probe("Whether it can serve, as Prometheus is asked", 503)
+HEALTHY = _probe("Whether the process is alive, under Prometheus' path")
+READY = _probe("Whether the process can serve requests, under Prometheus' path", 503)

@@ -89,7 +89,7 @@ class Asked:
 def _raw(tier: str) -> bool:
     """Our own: `tier=raw` reads no rollups."""
     if tier not in ("", "raw"):
-        raise invalid("tier", "it is raw, or not there")
+        raise invalid("tier", "write raw, or leave it out")
     return tier == "raw"
 
 
@@ -109,7 +109,7 @@ def _within(name: str, time_ms: int) -> int:
     """Room is left for what a query looks back on."""
     margin = 100 * 365 * 86_400_000
     if not MIN_MS + margin <= time_ms <= MAX_MS - margin:
-        raise invalid(name, "times go from 1777-09-21 to 2162-04-11")
+        raise invalid(name, "times range from 1777-09-21 to 2162-04-11")
     return time_ms
 
 

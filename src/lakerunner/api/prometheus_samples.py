@@ -62,11 +62,11 @@ class StoredSeries:
         queries, accepted = read_request(await to_thread.run_sync(unsnappy, packed, BODY_LIMIT))
         if accepted and SAMPLES not in accepted:
             why = (
-                "remote read answers with SAMPLES, and the request accepts STREAMED_XOR_CHUNKS alone: list SAMPLES too"
+                "remote read answers with SAMPLES, but the request accepts only STREAMED_XOR_CHUNKS: also list SAMPLES"
             )
             raise Refused(BAD_DATA, why)
         if len(queries) > MAX_SELECTORS:
-            raise Refused(BAD_DATA, f"{len(queries)} queries; at most {MAX_SELECTORS} can be read at once")
+            raise Refused(BAD_DATA, f"{len(queries)} queries in one request, the limit is {MAX_SELECTORS}")
 
         def made() -> Made:
             known: list[StoredSamples] = []

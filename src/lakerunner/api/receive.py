@@ -211,7 +211,7 @@ def refusals(origin: Origin, requests: Mapping[bytes, bytes], now_ns: int) -> di
     transcoder = TRANSCODERS.get(origin.format)
     format_read = "otlp" if transcoder else origin.format
     if (origin.signal, format_read) not in READERS:
-        return dict.fromkeys(requests, UserError(f"{origin.signal} are not taken as {origin.format} by this version"))
+        return dict.fromkeys(requests, UserError(f"this version does not accept {origin.signal} as {origin.format}"))
     form = PUSH_FORMATS[origin.format]
     left: list[Raw] = []
     bad: dict[bytes, UserError] = {}

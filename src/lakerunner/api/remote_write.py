@@ -33,10 +33,11 @@ _PROTOBUF = "application/x-protobuf"
 _WRITTEN = "x-prometheus-remote-write-{}-written"
 WRITE = Operation(
     tag="ingest",
-    summary="Take metrics as Prometheus remote-write, 1.0 or 2.0",
-    description="A snappy block of protobuf. Answered when it is durable (docs/formats/remote_write.md).",
+    summary="Receive metrics as Prometheus remote-write, 1.0 or 2.0",
+    description="A snappy block of protobuf. The answer is sent when the data is durable "
+    "(docs/formats/remote_write.md).",
     body={_PROTOBUF: Body()},
-    replies={204: Reply("All of it was written; 2.0 is told in headers how much.")},
+    replies={204: Reply("All data was written; for 2.0 the headers have the counts.")},
     errors=(400, 401, 403, 413, 415, 429, 503),
 )
 
@@ -66,10 +67,10 @@ def version_of(content_type: str, encoding: str) -> int:
     header["content-type"] = content_type
     name = header.get_param("proto", REQUESTS[V1])
     if header.get_content_type() != _PROTOBUF or name not in REQUESTS:
-        raise HTTPException(415, f"content-type {content_type!r} is not taken: send {_PROTOBUF} with {REQUESTS}")
+        raise HTTPException(415, f"content-type {content_type!r} is not supported: send {_PROTOBUF} with {REQUESTS}")
     # Prometheus takes a request without an encoding for snappy as well.
     if encoding.strip().lower() not in ("snappy", ""):
-        raise HTTPException(415, f"content-encoding {encoding!r} is not taken: send snappy")
+        raise HTTPException(415, f"content-encoding {encoding!r} is not supported: send snappy")
     return REQUESTS.index(str(name))
 
 

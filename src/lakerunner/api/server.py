@@ -42,7 +42,7 @@ def parse_address(listen: str) -> tuple[str, int]:
     """`host:port` as a pair; port 0 asks for a free one."""
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
-        raise UserError(f"{listen!r} is not an address: write host:port, e.g. 127.0.0.1:7080")
+        raise UserError(f"{listen!r} is not an address: write host:port, for example 127.0.0.1:7080")
     return host.strip("[]"), int(port)
 
 
@@ -154,4 +154,4 @@ class HttpServer:
             self._server.run(sockets=[self._listener])
         finally:
             if not self._server.should_exit:
-                self._on_death("the HTTP server ended by itself")
+                self._on_death("the HTTP server stopped unexpectedly")

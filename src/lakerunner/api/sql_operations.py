@@ -17,7 +17,7 @@ _COLUMNS: Schema = {
 }
 _MISSING: Schema = {
     "type": "array",
-    "description": "what could not be read; empty where the answer is complete",
+    "description": "data that could not be read; empty if the answer is complete",
     "items": {
         "type": "object",
         "required": ["segments", "start", "end", "reason"],
@@ -33,13 +33,13 @@ _ANSWER: Schema = {
         "row_count": COUNT,
         "complete": BOOLEAN,
         "missing": _MISSING,
-        "degraded": {"type": ["string", "null"], "description": "why the answer may be older than the lake"},
+        "degraded": {"type": ["string", "null"], "description": "reason why the answer may be out of date"},
         "warnings": {
             "type": "array",
             "items": TEXT,
-            "description": "up to when what was asked for has expired by retention",
+            "description": "time before which data has expired by retention",
         },
-        "stats": {"type": "object", "description": "what it took: segments, row groups, bytes, seconds by stage"},
+        "stats": {"type": "object", "description": "statistics: segments, row groups, bytes, seconds of each stage"},
     },
 }
 _ASKED: Schema = {
@@ -54,22 +54,22 @@ _ASKED: Schema = {
         },
         "partial": {
             "type": "boolean",
-            "description": "what cannot be read is named as missing instead of being an error; json and sse only. "
-            "By default true for sse, else false",
+            "description": "list data that cannot be read instead of failing; json and sse only. Default: true "
+            "for sse, else false",
         },
         "engine": {"type": "string", "enum": list(ENGINES), "default": ENGINES[0]},
-        "format": {**_FORMAT, "description": "instead of the Accept header"},
+        "format": {**_FORMAT, "description": "overrides the Accept header"},
     },
 }
 _CONTENT: dict[str, Schema] = {one.media_type: ANY for one in FORMATS.values()} | {JSON: _ANSWER}
 
 QUERY = Operation(
     tag="sql",
-    summary="Ask in SQL",
-    description="Rows in the format that Accept or `format` names. json and parquet are whole or an error status; "
-    "ndjson, csv and arrow are cut off where a query fails on its way; sse closes with a `done` or `error` event "
-    "(docs/formats/sql_api.md).",
-    parameters=(Parameter("format", "query", _FORMAT, "instead of the Accept header", "json"),),
+    summary="Run a SQL query",
+    description="Rows in the format of Accept or `format`. json and parquet are complete or an error "
+    "status; ndjson, csv and arrow are cut off if the query fails later; sse ends with a "
+    "`done` or `error` event (docs/formats/sql_api.md).",
+    parameters=(Parameter("format", "query", _FORMAT, "overrides the Accept header", "json"),),
     body={JSON: Body(_ASKED, {"query": "SELECT service_name, count(*) AS n FROM logs GROUP BY ALL ORDER BY ALL"})},
     replies={200: Reply("The rows.", _CONTENT)},
     errors=(400, 401, 403, 406, 413, 415, 429, 503),
@@ -94,7 +94,7 @@ _TABLE: Schema = {
 }
 TABLES = Operation(
     tag="sql",
-    summary="The tables, their columns and types",
+    summary="List the tables, their columns and types",
     replies={
         200: Reply(
             "The tables.",

@@ -43,9 +43,9 @@ def _states(body: Mapping[str, Any], name: str) -> bool:
 def _time(name: str, value: object, now_ns: int) -> int:
     found = _ns(str(value).strip(), now_ns) if isinstance(value, int | str) and not isinstance(value, bool) else None
     if found is None:
-        raise UserError(f"{name} is {_shown(value)}, which is no time: it may be {ALLOWED}")
+        raise UserError(f"{name} {_shown(value)} is not a time: write {ALLOWED}")
     if not MIN_NS <= found <= MAX_NS:
-        raise UserError(f"{name} is {_shown(value)}: times go from 1677-09-21 to 2262-04-11")
+        raise UserError(f"{name} {_shown(value)} is out of range: times range from 1677-09-21 to 2262-04-11")
     return found
 
 

@@ -34,9 +34,9 @@ _WORK: Schema = {
         "work": {"type": "string", "enum": ["compact", "rollup", "unknown"]},
         "collector": TEXT,
         "signal": TEXT,
-        "tier": {"type": "string", "description": "of the segments: raw, 10s, 1m, 5m, 1h, 1d"},
+        "tier": {"type": "string", "description": "tier of the segments: raw, 10s, 1m, 5m, 1h, 1d"},
         "segments": {"type": "array", "items": TEXT},
-        "state": {"type": "string", "enum": ["waiting", "aside"], "description": "waiting: it is tried at next_at"},
+        "state": {"type": "string", "enum": ["waiting", "aside"], "description": "waiting: it is retried at next_at"},
         "attempts": COUNT,
         "reason": TEXT,
         "first_at": TIME,
@@ -75,19 +75,19 @@ _REQUEUED: Schema = {
 }
 LIST = Operation(
     tag="work",
-    summary="Merges and rollups that failed, and segments set aside",
+    summary="List merges and rollups that failed, and segments set aside",
     description=f"The newest {_SHOWN} of each.",
-    replies={200: Reply("What failed and why.", {JSON: _LISTED})},
+    replies={200: Reply("Failed work with reasons.", {JSON: _LISTED})},
     errors=(401, 403, 503),
 )
 REQUEUE = Operation(
     tag="work",
-    summary="Try failed work again",
-    description="Without an id, all of it. Segments that were set aside are merged and rolled up again.",
+    summary="Retry failed work",
+    description="Without an id, all failed work. Segments that were set aside are merged and rolled up again.",
     parameters=(
-        Parameter("id", "query", {"type": "array", "items": TEXT}, "of a work or a segment; may stand several times"),
+        Parameter("id", "query", {"type": "array", "items": TEXT}, "id of a work or a segment; may be repeated"),
     ),
-    replies={200: Reply("How many works and segments go again.", {JSON: _REQUEUED})},
+    replies={200: Reply("Number of works and segments queued again.", {JSON: _REQUEUED})},
     errors=(401, 403, 404, 503),
 )
 

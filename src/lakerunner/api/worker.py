@@ -30,13 +30,15 @@ from lakerunner.model.frames import Sink, frame
 from lakerunner.query.answer import Answer
 from lakerunner.query.units import Unit, unit_from_bytes
 
-UNIT_LIMIT = BodyLimit(64 << 20, "a unit of work; setting unit_max_bytes makes smaller ones")
+UNIT_LIMIT = BodyLimit(64 << 20, "a unit of work; the setting unit_max_bytes makes units smaller")
 KEY_HEADER = "x-lakerunner-worker-key"
 RUN = Operation(
     tag="internal",
-    summary="Work out a unit of a query",
+    summary="Compute one unit of a query",
     body={JSON: Body()},
-    replies={200: Reply("Frames of rows, closed by an error or the end.", {"application/vnd.lakerunner.frames": ANY})},
+    replies={
+        200: Reply("Frames of rows, ended by an error or an end frame.", {"application/vnd.lakerunner.frames": ANY})
+    },
     errors=(401, 403, 413, 415, 422, 503),
     security=WORKER_KEY,
 )
@@ -68,7 +70,7 @@ class WorkerApi:
         shown = set(request.headers.getlist(KEY_HEADER)) or {""}
         # As bytes: compare_digest raises for text beyond ASCII. Headers are decoded as Latin-1.
         if len(shown) > 1 or not hmac.compare_digest(shown.pop().encode("latin-1"), self.key.encode()):
-            raise NotAuthenticated("this worker takes units only from a query-api with its worker_key")
+            raise NotAuthenticated("this worker only accepts units from a query-api with its worker_key")
         if not self.key:
             refuse_foreign(request.headers.items(), self.names)
 
@@ -89,7 +91,7 @@ async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[by
         raise
     except Exception as error:
         if not isinstance(error, LakerunnerError):
-            _logger.error("a unit failed", exc_info=error)
+            _logger.error("unit failed", exc_info=error)
         yield frame(b"E", orjson.dumps(error_body(error)))
         return
     writer.close()

@@ -89,7 +89,7 @@ class _RemoteWorker:
             with closing(response):
                 raise _turned_away(self.name, response.status_code, response.read())
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise _lost(self.name, "cannot be reached", error) from error
+            raise _lost(self.name, "is unreachable", error) from error
 
 
 def _lost(worker: str, what: str, error: Exception) -> Lost:
@@ -103,8 +103,8 @@ def _turned_away(worker: str, status: int, body: bytes) -> LakerunnerError:
     try:
         error = error_from(orjson.loads(body)["error"])
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Lost(f"query worker {worker} answers {status}, and not as a query worker does")
-    return error if status in _LATER else Lost(f"query worker {worker} takes no units: {error}")
+        return Lost(f"query worker {worker} returned {status}, and not as a query worker does")
+    return error if status in _LATER else Lost(f"query worker {worker} refused the unit: {error}")
 
 
 class _RemoteAnswer:

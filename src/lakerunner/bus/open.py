@@ -26,12 +26,14 @@ def open_bus(bus: str, *, pool: ConnectionPool[psycopg.Connection[TupleRow]], ur
 def check_bus(bus: str, topic_prefix: str) -> None:
     """UserError if there is no such bus; nothing is opened."""
     if bus != "postgres" and kafka_servers(bus) and not _PREFIX.fullmatch(topic_prefix):
-        raise UserError(f"setting bus_topic_prefix is {topic_prefix!r}: letters, digits, '.', '_', '-', 100 at most")
+        raise UserError(
+            f"setting bus_topic_prefix {topic_prefix!r} is invalid: use at most 100 letters, digits, '.', '_' and '-'"
+        )
 
 
 def kafka_servers(bus: str) -> str:
     """The brokers that the setting names: host:port,..."""
     servers = _SERVERS.fullmatch(bus)
     if servers is None:
-        raise UserError(f"setting bus is {bus!r}: it is postgres, or kafka://host:port[,host:port]")
+        raise UserError(f"setting bus {bus!r} is invalid: write postgres, or kafka://host:port[,host:port]")
     return servers[1]

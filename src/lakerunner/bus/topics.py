@@ -146,16 +146,16 @@ def decode(payload: bytes) -> Message:
     name, version = content.pop("type", None), content.pop("version", None)
     kind = _TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise Corrupt(f"message type {_shown(name)} is unknown: known are {', '.join(_TYPES)}")
+        raise Corrupt(f"unknown message type {_shown(name)}: known types are {', '.join(_TYPES)}")
     if type(version) is not int or version != kind.version:
-        raise Corrupt(f"{name} has version {_shown(version)}, this reader knows {kind.version} only")
+        raise Corrupt(f"{name} has version {_shown(version)}, this reader knows only version {kind.version}")
     message: Message = _read_fields(kind, content, name)
     return message
 
 
 def _bounded(payload: bytes) -> bytes:
     if len(payload) > MAX_BYTES:
-        raise Corrupt(f"message of {len(payload)} bytes is past the {MAX_BYTES} that one may have")
+        raise Corrupt(f"message has {len(payload)} bytes, the limit is {MAX_BYTES}")
     return payload
 
 
@@ -164,7 +164,7 @@ def _read_fields(kind: Any, value: object, where: str) -> Any:
     content = _of_type(dict, value, where)
     readers = _readers(kind)
     if unknown := content.keys() - readers.keys():
-        raise Corrupt(f"{where} has the unknown field {_shown(min(unknown))}")
+        raise Corrupt(f"{where} has an unknown field {_shown(min(unknown))}")
     if missing := readers.keys() - content.keys():
         raise Corrupt(f"{where} lacks the field {min(missing)}")
     try:
@@ -199,7 +199,7 @@ def _read_uuid(value: object, where: str) -> UUID:
     except ValueError:
         raise Corrupt(f"{where} is {_shown(text)}, not a UUID") from None
     if str(uuid) != text:
-        raise Corrupt(f"{where} is {_shown(text)}, which is not how a UUID is written: {uuid}")
+        raise Corrupt(f"{where} is {_shown(text)}, which is not the standard form of a UUID: {uuid}")
     return uuid
 
 

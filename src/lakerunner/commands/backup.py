@@ -23,7 +23,8 @@ _options = click.option(
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Of the place's object store, as in store_options; default: those, where it is of the lake's kind.",
+    help="Option of the object store at this URL, as in store_options; default: "
+    "store_options, if it is the same kind of store.",
 )
 
 
@@ -32,15 +33,19 @@ _options = click.option(
 @home_option
 @store_option
 @_options
-@click.option("--without-raw", is_flag=True, help="Of raw objects, copy only those that are not ingested yet.")
-@click.option("--index-only", is_flag=True, help="Copy no objects: the bucket has versions, or copies of its own.")
-@click.option("--prune", is_flag=True, help="Then remove earlier backups, and objects that this one does not name.")
+@click.option("--without-raw", is_flag=True, help="Copy only those raw objects that are not ingested yet.")
+@click.option(
+    "--index-only", is_flag=True, help="Copy no objects, if the bucket keeps versions or is copied by other means."
+)
+@click.option(
+    "--prune", is_flag=True, help="Afterwards remove earlier backups, and objects that this backup does not use."
+)
 def backup(dest: str, options: tuple[str, ...], home: Path | None, store: str | None, **request: bool) -> None:
     """Back up the lake to DEST, a directory or an object store URL, while it runs or not.
 
-    The index is dumped at one moment, then every object that it names is copied. Objects never change, so the next
-    backup to the same DEST copies only what is new; earlier ones stay. A backup counts when its manifest is written,
-    last of all.
+    The index is dumped in one snapshot, then every object that it uses is copied. Objects never change, so the next
+    backup to the same DEST copies only new ones; earlier backups stay. A backup is complete once its manifest is
+    written, as the last step.
 
     \b
     lakerunner backup /mnt/backups/lake
@@ -48,18 +53,18 @@ def backup(dest: str, options: tuple[str, ...], home: Path | None, store: str | 
     lakerunner backup s3://backups/lake --prune       keep the newest only
 
     \b
-    Exit codes: 0 whole backup, 1 error and no backup, 2 wrong usage.
+    Exit codes: 0 complete backup, 1 error and no backup, 2 wrong usage.
     """
     from lakerunner.objects.open import open_store
     from lakerunner.services.backup.take import BackupRequest, run_backup
     from lakerunner.services.progress import progress
 
     if request["index_only"] and (request["prune"] or request["without_raw"]):
-        raise click.UsageError("--index-only copies no objects: give it without --prune and --without-raw")
+        raise click.UsageError("--index-only copies no objects: leave out --prune and --without-raw")
     settings = settings_of({"home": home, "store": store})
     address = _address(settings, dest, options)
     if address.url == settings.store_url:
-        raise UserError(f"{address.url} is the lake's own store: back up to another place")
+        raise UserError(f"{address.url} is the lake's own store: back up to a different place")
     with progress(sys.stderr) as say:
         made = run_backup(settings, open_store(address), BackupRequest(**request), say)
     click.echo(
@@ -68,7 +73,8 @@ def backup(dest: str, options: tuple[str, ...], home: Path | None, store: str | 
     )
     if made.lost:
         click.echo(
-            f"{made.lost} raw objects that wait to be ingested are not in the store: `lakerunner objects`", err=True
+            f"{made.lost} raw objects that wait to be ingested are missing from the store: see `lakerunner objects`",
+            err=True,
         )
 
 
@@ -77,12 +83,14 @@ def backup(dest: str, options: tuple[str, ...], home: Path | None, store: str | 
 @home_option
 @store_option
 @_options
-@click.option("--backup", "name", metavar="NAME", help="Which of the backups there; default: the newest whole one.")
+@click.option(
+    "--backup", "name", metavar="NAME", help="Name of the backup to restore; default: the newest complete one."
+)
 def restore(source: str, name: str | None, options: tuple[str, ...], home: Path | None, store: str | None) -> None:
-    """Make a new lake of a backup at SOURCE: a --home that is empty, or --store and DATABASE_URL that are.
+    """Create a new lake from a backup at SOURCE, in an empty --home, or an empty --store and DATABASE_URL.
 
-    Every object is compared with the digest that it was backed up with. Keys, organizations and retentions are those
-    of the backup; what was not ingested is ingested once the lake is up.
+    Every object is compared with its digest in the backup. Keys, organizations and retentions are those of the
+    backup. Raw objects that were not ingested yet are ingested when the lake is up.
 
     \b
     lakerunner restore /mnt/backups/lake --home ./lake2

@@ -62,7 +62,7 @@ def cardinality(
     from lakerunner.services.counted import show_cardinality
 
     if labels and not metric:
-        raise click.UsageError("--label goes with a METRIC: lakerunner cardinality METRIC --label")
+        raise click.UsageError("--label needs a METRIC: lakerunner cardinality METRIC --label")
     said = {"metric": metric, "labels": "1" if labels else "", **asked}
     client = Client.find(settings_of({"home": home}), url, key)
     show_cardinality(client.cardinality({name: str(value) for name, value in said.items() if value}), form, sys.stdout)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from lakerunner.services.client import Client
 
 STATES = ["seen", "done", "partial", "failed", "dismissed"]
-_url = click.option("--url", help="Base URL of the API, instead of the one in HOME/address.")
-_key = click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, where the API wants one.")
+_url = click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
+_key = click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
 _format = click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 
 
@@ -27,26 +27,30 @@ _format = click.option("--format", "form", type=click.Choice(["table", "json"]),
 @_url
 @_key
 @click.option("--state", type=click.Choice(STATES), help="Only objects in this state.")
-@click.option("--path", metavar="PREFIX", help="Only objects whose key begins so, or matches if it has * or ?.")
+@click.option(
+    "--path",
+    metavar="PREFIX",
+    help="Only objects whose key starts with this text, or matches it if it contains * or ?.",
+)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @_format
-@click.option("--retry", is_flag=True, help="Send all failed objects again.")
+@click.option("--retry", is_flag=True, help="Ingest all failed objects again.")
 @click.pass_context
 def objects(context: click.Context, /, **options: Any) -> None:
-    """What became of raw objects, newest first.
+    """List raw objects and their state, newest first.
 
     \b
-    seen       on its way
-    done       all of it is ingested, with notes on what was guessed
-    partial    ingested, but for lines that could not be read
-    failed     set aside, with the reason
-    dismissed  it had failed, and a newer version is done or somebody has looked at it
+    seen       announced, not ingested yet
+    done       ingested completely, perhaps with notes on guessed or improbable values
+    partial    ingested except for lines that could not be read
+    failed     not ingested, with the reason
+    dismissed  failed, then closed: a newer version was ingested, or by hand
 
     \b
-    lakerunner objects --state failed                what is set aside, and why
+    lakerunner objects --state failed                failed objects with the reason
     lakerunner objects --path 'otel-raw/acme/*.csv'  objects by their key
     lakerunner objects rejects KEY                   lines that could not be read
-    lakerunner objects dismiss KEY                   end one that failed, or was read in part
+    lakerunner objects dismiss KEY                   close a failed or partial object
     """
     from lakerunner.services.show_objects import show_objects
 
@@ -76,7 +80,7 @@ def _client(context: click.Context) -> Client:
 @_format
 @click.pass_context
 def rejects(context: click.Context, /, object_key: str, form: str, **_connection: Any) -> None:
-    """Lines of the object KEY that could not be read: the first 100, with number, offset, reason and beginning."""
+    """Show the lines of the object KEY that could not be read: the first 100, with number, offset, reason and start."""
     from lakerunner.services.show_objects import show_rejects
 
     client = _client(context)

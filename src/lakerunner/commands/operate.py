@@ -38,12 +38,12 @@ def fsck(org: str | None, home: Path | None, store: str | None, **options: Any) 
     explains what to do.
 
     \b
-    lakerunner fsck                       all files by their footers, 24 hours and rollups compared
-    lakerunner fsck --org acme --deep     one organization, everything read
+    lakerunner fsck                       footers of all files, 24 hours and rollups compared
+    lakerunner fsck --org acme --deep     one organization, all pages
     lakerunner fsck --json | jq '.findings[] | select(.severity == "error")'
 
     \b
-    Exit codes: 0 no errors, 1 errors found, 2 wrong usage, 3 not all could be checked (store or index away).
+    Exit codes: 0 no errors, 1 errors found, 2 wrong usage, 3 check incomplete (store or index unavailable).
     """
     from lakerunner.services.fsck import Asked, run_fsck
 
@@ -103,10 +103,10 @@ def status(org: str | None, home: Path | None, watch: float | None, json: bool) 
     lakerunner status --org acme --json | jq .lag
 
     \b
-    Exit codes: 0 shown, 1 the index or the bus cannot be asked, 2 wrong usage, or no lake there.
+    Exit codes: 0 shown, 1 index or bus unavailable, 2 wrong usage or no lake found.
     """
     from lakerunner.services.status import run_status
 
     if watch and json:
-        raise click.UsageError("--watch is for people, --json for programs: give one of them")
+        raise click.UsageError("--watch and --json are both given: --watch is for people, --json for programs")
     sys.exit(run_status(settings_of({"home": home}), org, watch, json, sys.stdout))

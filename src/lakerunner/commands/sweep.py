@@ -25,11 +25,11 @@ def sweep(dry_run: bool, verbose: bool, force: bool, **options: Any) -> None:
     """Delete expired data once, now, as the sweeper does every LAKERUNNER_SWEEP_SECONDS.
 
     \b
-    lakerunner sweep --dry-run            what would be deleted, how much of it and why
+    lakerunner sweep --dry-run            what would be deleted, how much and why
     lakerunner sweep --dry-run --verbose  every object
 
     \b
-    Exit codes: 0 done, 1 error or not all of it done, 2 wrong usage, 3 another sweeper is at work.
+    Exit codes: 0 done, 1 error or incomplete, 2 wrong usage, 3 another sweeper is running.
     """
     from lakerunner.services.sweep.command import run_sweep
 

@@ -28,18 +28,18 @@ def work(home: Path | None, url: str | None, key: str | None, form: str, requeue
 
     `waiting` work is tried again, after pauses that double. Work is set `aside` if it failed
     LAKERUNNER_WORK_MAX_ATTEMPTS times, or if one of its segments cannot be read. No data is lost: queries read the
-    segments as they are. Fix what the reason states, then use --requeue.
+    segments as they are. Fix the cause, then use --requeue.
 
     \b
     lakerunner work                                  what failed, and segments set aside
-    lakerunner work --requeue                        all of it again
-    lakerunner work --requeue --id 3f2a9c01d7be      one of it
+    lakerunner work --requeue                        retry all of it
+    lakerunner work --requeue --id 3f2a9c01d7be      one of them
     """
     from lakerunner.services.client import Client
     from lakerunner.services.show import show_work
 
     if ids and not requeue:
-        raise click.UsageError("--id goes with --requeue")
+        raise click.UsageError("--id needs --requeue")
     client = Client.find(settings_of({"home": home}), url, key)
     if requeue:
         went = client.requeue(ids)

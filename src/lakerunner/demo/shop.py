@@ -48,7 +48,7 @@ class Shop:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= MOST_PER_SECOND / 2:
-            raise UserError(f"the shop's rate is {self.rate}: it must be above 0 and at most {MOST_PER_SECOND // 2}")
+            raise UserError(f"the rate of the shop must be above 0 and at most {MOST_PER_SECOND // 2}, not {self.rate}")
         if not 0 <= self.start_ns < MAX_NS:
             raise UserError(f"the shop cannot open at {self.start_ns} ns since 1970")
 

@@ -72,8 +72,8 @@ def server_account(data: Path, program: Path) -> Account:
     setpriv = which("setpriv", path=_SYSTEM_PATH)
     if setpriv is None:
         raise UserError(
-            f"as root, the embedded PostgreSQL runs as user {entry.pw_name}, who cannot reach {data} "
-            f"or {program}. {_WAY_OUT}"
+            f"as root, the embedded PostgreSQL runs as user {entry.pw_name}, who has no access to "
+            f"{data} or {program}. {_WAY_OUT}"
         )
     ids = (f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups")
     capability = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
@@ -85,8 +85,7 @@ def _entry(uid: int) -> pwd.struct_passwd:
         return pwd.getpwuid(uid)
     except KeyError:
         raise UserError(
-            f"user id {uid} has no name in the system's user table, and PostgreSQL does not run without one. "
-            + _WAY_OUT
+            f"user id {uid} has no name in the system's user table, which PostgreSQL needs. " + _WAY_OUT
         ) from None
 
 
@@ -97,7 +96,7 @@ def _standard_user() -> pwd.struct_passwd:
         except KeyError:
             continue
     raise UserError(
-        f"PostgreSQL does not run as root, and there is no user {' or '.join(_STANDARD_USERS)} to run it. " + _WAY_OUT
+        f"PostgreSQL does not run as root, and no user {' or '.join(_STANDARD_USERS)} exists to run it. " + _WAY_OUT
     )
 
 

@@ -93,7 +93,7 @@ def _lock_sources(transaction: Transaction, commit: Commit) -> dict[Identity, in
         if (bucket, key, etag) not in wanted:
             continue
         if state != SourceState.SEEN:
-            raise Conflict(f"source object {bucket}/{key} is {state} already: another worker was first")
+            raise Conflict(f"source object {bucket}/{key} is {state} already: another worker committed first")
         ids[bucket, key, etag] = id_
     return ids | _insert_unannounced(transaction, commit, ids)
 
@@ -105,7 +105,7 @@ def _insert_unannounced(transaction: Transaction, commit: Commit, known: dict[Id
     values = source_arrays(missing) | {"organization": commit.organization}
     rows = transaction.rows("source_objects.insert", values)
     if len(rows) < len(missing):
-        raise Conflict("another worker has just met a source object that was never announced: look again")
+        raise Conflict("another worker has just recorded a source object that was never announced: look again")
     return {(bucket, key, etag): id_ for bucket, key, etag, id_ in rows}
 
 

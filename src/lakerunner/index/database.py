@@ -95,7 +95,9 @@ class Database:
     def open(cls, url: str, connections: int) -> Database:
         """Waits for a server that does not answer yet; one that turns us away is Unavailable at once."""
         if connections < 2:
-            raise UserError(f"database_connections is {connections}: it takes 2, one to relay with and one to publish")
+            raise UserError(
+                f"database_connections must be 2 or more, one to relay and one to publish, not {connections}"
+            )
         address = _address_of(url)
         pool: ConnectionPool[Connection] = ConnectionPool(
             url,
@@ -121,7 +123,7 @@ class Database:
         except psycopg.Error as error:
             refusal = _line(error)
             if isinstance(error, errors.ConnectionTimeout) or server_answers(self.url, _WAIT_SECONDS, self._clock):
-                raise Unavailable(f"PostgreSQL at {self.address} cannot be used: {refusal}") from None
+                raise Unavailable(f"cannot use PostgreSQL at {self.address}: {refusal}") from None
         else:
             refusal = "it has just stopped answering"
         try:
@@ -198,17 +200,17 @@ def _told(error: psycopg.Error | UnicodeEncodeError, address: str, *, is_busy: b
     match error:
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
             return Unavailable(
-                "PostgreSQL has not the tables of this version: a service of this version makes them when it starts",
+                "the database has no tables of this version: start a service of this version, which creates them",
                 detail=f"PostgreSQL at {address}: {_line(error)}",
             )
         case errors.InsufficientPrivilege():
-            return UserError(f"PostgreSQL does not let us: {_line(error)}")
+            return UserError(f"PostgreSQL denied access: {_line(error)}")
         case errors.ForeignKeyViolation():
             return NotFound(f"no such row in the index: {error.diag.message_detail or _line(error)}")
         case errors.UniqueViolation():
-            return Conflict(f"there already: {error.diag.message_detail or _line(error)}")
+            return Conflict(f"it exists already: {error.diag.message_detail or _line(error)}")
         case psycopg.DataError() | UnicodeEncodeError():
-            return Corrupt(f"a value that PostgreSQL cannot hold: {_line(error)}")
+            return Corrupt(f"PostgreSQL cannot store this value: {_line(error)}")
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
             detail = f"PostgreSQL at {address}: {_line(error) or type(error).__name__}"
             return Unavailable(f"PostgreSQL is busy: {_line(error)}" if is_busy else _public(error), detail=detail)
@@ -217,7 +219,11 @@ def _told(error: psycopg.Error | UnicodeEncodeError, address: str, *, is_busy: b
 
 def _public(error: psycopg.Error) -> str:
     """What a client may read: libpq's own texts of a lost connection name host, port, user and database."""
-    return f"PostgreSQL gave up: {type(error).__name__}" if error.sqlstate else "PostgreSQL does not answer"
+    return (
+        f"PostgreSQL cancelled the statement: {type(error).__name__}"
+        if error.sqlstate
+        else "PostgreSQL does not answer"
+    )
 
 
 def _address_of(url: str) -> str:
@@ -226,8 +232,9 @@ def _address_of(url: str) -> str:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         raise UserError(
-            "database_url is not a PostgreSQL URL: postgresql://user:password@host:5432/database, "
-            "with special signs percent-encoded"
+            "setting database_url is not a PostgreSQL URL: write "
+            "postgresql://user:password@host:5432/database, with special characters "
+            "percent-encoded"
         ) from None
     host = parts.get("host") or parts.get("hostaddr") or "localhost"
     return f"{host}:{parts.get('port') or 5432}/{parts.get('dbname') or parts.get('user') or ''}"

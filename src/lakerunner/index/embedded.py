@@ -35,6 +35,7 @@ _START_SECONDS = 60  # recovery after a crash included
 _STOP_SECONDS = 20
 _PORT_TRIES = 10
 _LOCK_BYTES = 100
+_KEY_TRIES = 100  # how far PostgreSQL may look for a key that is free
 _PORTS = (15_000, 32_000)
 _chance = SystemRandom()
 
@@ -134,6 +135,15 @@ class EmbeddedPostgres:
         self._url = ""
         self._release_lock()
 
+    def stop_left_over(self) -> None:
+        """Stop a server that a killed process left running here. UserError if that process still lives."""
+        if self._data.exists():
+            self._take_lock()
+            try:
+                self._end_left_over(server_account(self._data, self._programs / "postgres"))
+            finally:
+                self._release_lock()
+
     @staticmethod
     def _address(password: str, port: int) -> str:
         return f"postgresql://{_USER}:{password}@127.0.0.1:{port}/postgres"
@@ -145,14 +155,15 @@ class EmbeddedPostgres:
         found, ours = version.read_text().strip(), major_version()
         if found != str(ours):
             raise UserError(
-                f"the data in {self._data} are of PostgreSQL {found}, and this Lakerunner brings PostgreSQL {ours}: "
-                "run `lakerunner backup` with the Lakerunner that wrote them, then `lakerunner restore` with this one"
+                f"the data in {self._data} was written by PostgreSQL {found}, this Lakerunner comes "
+                f"with PostgreSQL {ours}: run `lakerunner backup` with the Lakerunner that wrote it, "
+                "then `lakerunner restore` with this one"
             )
 
-    def _refuse_torn_copy(self, account: Account, mark: str) -> None:
+    def _refuse_torn_copy(self, account: Account, mark: str | None) -> None:
         """Data that are not where the last server on them had them were copied; that is fine if it had been shut
         down. A lake that was killed, or moved by a rename, still has its mark."""
-        if not mark or not self._data.exists() or mark == self._mark():
+        if mark is None or not self._data.exists() or (mark or self._mark_of_older()) == self._mark():
             return
         result = account.run([str(self._programs / "pg_controldata"), "-D", str(self._data)], _STOP_SECONDS)
         if re.search(r"^Database cluster state: +shut down$", result.stdout, re.MULTILINE) is None:
@@ -166,21 +177,32 @@ class EmbeddedPostgres:
         """Return what a file keeps through renames, crashes and remounts, and no copy of it has."""
         return str((self._data / "PG_VERSION").stat().st_ino)
 
-    def _take_lock(self) -> str:
-        """Return the mark of the data at their last start; empty if there is none."""
+    def _mark_of_older(self) -> str:
+        """Return the mark where a version that wrote none was killed on these data, and "" where it was not. Its server
+        left postmaster.pid, whose line 7 begins with the key of its shared memory: the inode of `data`, or the next key
+        that was free, in 32 bits."""
+        try:
+            key = int((self._data / "postmaster.pid").read_text().split("\n")[6].split()[0])
+        except (FileNotFoundError, IndexError, ValueError):
+            return ""
+        return self._mark() if (key - self._data.stat().st_ino) % (1 << 32) < _KEY_TRIES else ""
+
+    def _take_lock(self) -> str | None:
+        """Return the mark of the data at their last start: "" if a version ran on them that wrote none, None if none
+        did, or somebody has removed the file."""
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")[0] or "of an unknown id"
+            holder = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")[0] or "with an unknown id"
             os.close(lock)
             raise UserError(
-                f"process {holder} runs the embedded PostgreSQL in {self.directory}: stop it, or take another --home"
+                f"process {holder} runs the embedded PostgreSQL in {self.directory}: stop it, or choose another --home"
             ) from None
         self._lock = lock
-        mark = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")[2].strip()
-        self._write_lock(mark)
-        return mark
+        holder, _, mark = os.pread(lock, _LOCK_BYTES, 0).decode().partition("\n")
+        self._write_lock(mark.strip())
+        return mark.strip() if holder else None
 
     def _write_lock(self, mark: str) -> None:
         """Write our id, for people, and the mark of the data."""
@@ -254,7 +276,7 @@ class EmbeddedPostgres:
             if "could not bind" not in said:
                 break
             log.unlink(missing_ok=True)
-        raise Unavailable(f"the embedded PostgreSQL in {self.directory} does not start: {_last_lines(said)}")
+        raise Unavailable(f"the embedded PostgreSQL in {self.directory} did not start: {_last_lines(said)}")
 
     def _stop_server(self, account: Account) -> None:
         for mode in ("fast", "immediate"):
@@ -288,4 +310,4 @@ def _free_port() -> int:
 
 
 def _last_lines(text: str) -> str:
-    return " ".join(text.split("\n")[-6:]).strip() or "it said nothing"
+    return " ".join(text.split("\n")[-6:]).strip() or "no output"

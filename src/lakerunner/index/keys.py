@@ -63,9 +63,12 @@ class Keys:
         }
         with self._database.transaction() as transaction:
             if transaction.rows("api_keys.count", values)[0][0] >= KEYS_MAX:
-                raise TooLarge(f"there are {KEYS_MAX} keys, the revoked ones counted: rotate one that you have")
+                raise TooLarge(
+                    f"the organization has {KEYS_MAX} keys, including revoked ones, which is the limit: "
+                    "rotate an existing key"
+                )
             if not transaction.run("api_keys.create", values):
-                raise Conflict(f"there is or was a key named {name}: take another name, or rotate it")
+                raise Conflict(f"a key named {name} exists or existed: choose another name, or rotate it")
         return secret
 
     def list(self, organization: UUID) -> ApiKeys:
@@ -76,17 +79,17 @@ class Keys:
     def rotate(self, organization: UUID, name: str, grace: timedelta) -> str:
         """A new secret; the one until now is good for the grace time, any before it is dead at once."""
         if not timedelta(0) <= grace <= GRACE_MAX:
-            raise UserError(f"a grace of {grace} is not between none and {GRACE_MAX.days} days")
+            raise UserError(f"grace must be between 0 and {GRACE_MAX.days} days, not {grace}")
         secret = _new_secret()
         values = {"organization": organization, "name": name, "hash": digest(secret), "grace": grace}
         if not self._database.run("api_keys.rotate", values):
-            raise NotFound(f"there is no key named {name!r} that could be rotated: it never was, or is revoked")
+            raise NotFound(f"cannot rotate key {name!r}: it does not exist, or is revoked")
         return secret
 
     def revoke(self, organization: UUID, name: str) -> None:
         """From now on the key stands for nobody. Revoking twice is fine."""
         if not self._database.run("api_keys.revoke", {"organization": organization, "name": name}):
-            raise NotFound(f"there is no key named {name!r}")
+            raise NotFound(f"key {name!r} not found")
 
     def find(self, hashed: bytes) -> Known | None:
         """Whom the secret with this digest stands for; None if it is unknown, revoked or past its grace."""

@@ -63,8 +63,8 @@ def _refuse_strangers(applied: Sequence[tuple[str, str]], migrations: Sequence[M
     for place, (name, checksum) in enumerate(applied):
         if name == RESTORING:
             raise UserError(
-                f"the database at {address} was being restored from a backup, and that was not finished: drop schema "
-                "lrdb, and run `lakerunner restore` again"
+                f"a restore into the database at {address} was not finished: drop schema lrdb, and "
+                "run `lakerunner restore` again"
             )
         if name not in known:
             raise UserError(
@@ -73,11 +73,11 @@ def _refuse_strangers(applied: Sequence[tuple[str, str]], migrations: Sequence[M
             )
         if migrations[place].name != name:
             raise UserError(
-                f"the database at {address} has migration {name} but not {migrations[place].name} before it. "
-                "It was migrated by another line of Lakerunner: use that one"
+                f"the database at {address} has migration {name} but not {migrations[place].name} "
+                "before it: it was migrated by a different build of Lakerunner. Use that one"
             )
         if migrations[place].checksum != checksum:
             raise UserError(
-                f"migration {name} is not the one that the database at {address} was made with. "
-                "A migration is never edited: put its text back and add a new one"
+                f"migration {name} differs from the one that the database at {address} was created "
+                "with. Never edit a migration: restore its text and add a new one"
             )

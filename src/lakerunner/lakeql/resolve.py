@@ -168,7 +168,7 @@ class _Resolver:
         return Relation((alias.name if alias else name).lower(), columns)
 
     def _no_table(self, node: exp.Table) -> Exception:
-        return self._source.error(f"there is no table {node.name}: the tables are {', '.join(TABLES)}", node)
+        return self._source.error(f"unknown table {node.name}: the tables are {', '.join(TABLES)}", node)
 
     def _join(self, join: exp.Join, scope: Scope, ctes: Mapping[str, Outputs]) -> None:
         self._relation(join.this, scope, ctes)
@@ -316,7 +316,7 @@ class _Resolver:
         attribute = attribute_hint(node, scope) if isinstance(node, exp.Column) else ""
         if qualified and names[0] not in scope.aliases():
             hint = f": did you mean {attribute}?" if attribute else ""
-            return self._source.error(f"there is no table or alias {names[0]} here{hint}", node)
+            return self._source.error(f"unknown table or alias {names[0]}{hint}", node)
         if not qualified and names[0] in scope.aliases():
             return self._source.error(f"{names[0]} is a table here, not a column", node)
         owners = [names[0]] if qualified else [relation.alias for relation in scope.relations if relation.alias]

@@ -69,7 +69,7 @@ class Source:
     def _tokens(self) -> list[Token]:
         nul = self.text.find("\0")
         if nul >= 0:
-            raise UserError("the query holds a NUL character", self.position(nul))
+            raise UserError("the query contains a NUL character", self.position(nul))
         try:
             tokens: list[Token] = DIALECT.tokenize(self.text)
         except TokenError as error:

@@ -29,10 +29,10 @@ def roles_named(names: Iterable[str]) -> Roles:
     roles = set()
     for name in names:
         if name not in list(Role):
-            raise UserError(f"there is no role {name!r}: it is one of {', '.join(Role)}")
+            raise UserError(f"unknown role {name!r}: use one of {', '.join(Role)}")
         roles.add(Role(name))
     if not roles:
-        raise UserError(f"a key without a role opens nothing: give it one of {', '.join(Role)}")
+        raise UserError(f"a key needs at least one role: {', '.join(Role)}")
     return frozenset(roles)
 
 
@@ -50,9 +50,9 @@ class Share:
     def __post_init__(self) -> None:
         rate, concurrent = self.queries_per_second, self.concurrent_queries
         if rate is not None and not 0 < rate < float("inf"):
-            raise UserError(f"{rate:g} queries a second is no limit: it is more than 0")
+            raise UserError(f"rate limit must be greater than 0, not {rate:g} queries per second")
         if concurrent is not None and not 0 < concurrent < 1 << 31:
-            raise UserError(f"{concurrent} queries at once is no limit: it is 1 or more")
+            raise UserError(f"limit of concurrent queries must be 1 or more, not {concurrent}")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,6 @@ class Caller:
     def require(self, role: Role) -> None:
         if not self.may(role):
             raise NotAllowed(
-                f"this needs the role {role}, and key {self.key} has {', '.join(in_order(self.roles))}: "
-                "show another key, or have an admin of your organization make one"
+                f"this needs role {role}, key {self.key} has {', '.join(in_order(self.roles))}: use "
+                "another key, or ask an admin of your organization to create one"
             )

@@ -43,6 +43,9 @@ POINTS = {
     "before-sweep": "the sweeper is about to delete files",
     "after-sweep": "some files are deleted, and their rows are there",
     "after-forget": "the rows of deleted files are gone",
+    "before-load": "a restore has copied all objects, and its index is empty",
+    "after-load": "a restore is whole, in HOME/restoring",
+    "after-move": "a restore has moved its store to HOME, and not its index",
 }
 
 
@@ -90,6 +93,6 @@ def _parsed(text: str) -> _Armed:
     name, _, count = rest.partition(":")
     if name not in POINTS or (count and not count.isdecimal()) or count == "0":
         raise UserError(
-            f"failpoint {text!r} is unknown: write NAME, NAME:COUNT or NAME@TEXT, with NAME one of {', '.join(POINTS)}"
+            f"unknown failpoint {text!r}: write NAME, NAME:COUNT or NAME@TEXT, with NAME one of {', '.join(POINTS)}"
         )
     return _Armed(text, name, int(count or 1), holds)

@@ -5,7 +5,8 @@ All of it is bounded whatever the object holds, so it goes with the commit into 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from lakerunner.model.plural import plural
 
@@ -50,8 +51,8 @@ class Rejects:
 
 @dataclass(frozen=True)
 class Note:
-    """Something of an object that is done was guessed or left as it is: `count` records, the first at `line`. `kind`
-    is a short constant name, such as `no service`."""
+    """Something of an object that is done was guessed or left as it is: `count` records, the first at `line` (0 in
+    formats that have no lines). `kind` is a short constant name, such as `no service`."""
 
     kind: str
     count: int
@@ -66,6 +67,12 @@ class Findings:
     rejects: Rejects = Rejects()
     notes: tuple[Note, ...] = ()
     rows: int | None = None
+
+    def with_notes(self, notes: Iterable[Note]) -> Findings:
+        """Add those of these notes whose kind is not noted yet, as far as there is room."""
+        kinds = {note.kind for note in self.notes}
+        new = (note for note in notes if note.kind not in kinds)
+        return replace(self, notes=(*self.notes, *new)[:MAX_NOTES])
 
 
 NOTHING = Findings()

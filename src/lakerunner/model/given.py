@@ -51,7 +51,7 @@ class WrongSettings(UserError):
     exit_code = 2
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        count = f"{len(problems)} settings are wrong" if len(problems) > 1 else "a setting is wrong"
+        count = f"{len(problems)} settings are invalid" if len(problems) > 1 else "a setting is invalid"
         super().__init__("\n  ".join((f"{count}:", *map(str, problems))))
         self.problems = problems
 
@@ -123,7 +123,7 @@ def _routes(value: Any) -> Routes:
         try:
             value = json.loads(value)
         except json.JSONDecodeError as error:
-            raise UserError(f"it is not JSON: {error}") from error
+            raise UserError(f"not JSON: {error}") from error
     return Routes.parse(value)
 
 

@@ -48,7 +48,7 @@ def validation_code(event: object) -> str | None:
         if isinstance(one, dict) and one.get("eventType") == _AZURE_VALIDATION:
             code = one.get("data", {}).get("validationCode") if isinstance(one.get("data"), dict) else None
             if not isinstance(code, str):
-                raise UserError("a subscription validation event has data.validationCode")
+                raise UserError("a subscription validation event needs data.validationCode")
             return code
     return None
 
@@ -58,7 +58,7 @@ def parsed(text: str | bytes) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise UserError(f"it is not JSON: {error}") from None
+        raise UserError(f"not JSON: {error}") from None
 
 
 def _s3(event: object) -> list[Created]:
@@ -66,7 +66,7 @@ def _s3(event: object) -> list[Created]:
     if "TopicArn" in event and "Message" in event:
         if event.get("Type") != "Notification" or not isinstance(event["Message"], str):
             raise UserError(
-                f"an SNS message of type {event.get('Type')!r} names no object: confirm subscriptions at SNS"
+                f"SNS message of type {event.get('Type')!r} contains no object: confirm subscriptions in SNS"
             )
         event = _object(parsed(event["Message"]), "the Message of an SNS notification")
     if event.get("Event") == "s3:TestEvent":
@@ -75,7 +75,7 @@ def _s3(event: object) -> list[Created]:
         return _event_bridge(event)
     records = event.get("Records")
     if not isinstance(records, list):
-        raise UserError('an S3 event has a list "Records"')
+        raise UserError('S3 event has no list "Records"')
     made = [_s3_record(number, record) for number, record in enumerate(records)]
     return [one for one in made if one]
 
@@ -85,9 +85,9 @@ def _s3_record(number: int, record: Any) -> Created | None:
         named = Created(record["s3"]["bucket"]["name"], unquote_plus(record["s3"]["object"]["key"], errors="strict"))
         return named if "ObjectCreated" in record.get("eventName", "ObjectCreated") else None
     except (KeyError, TypeError, AttributeError):
-        raise UserError(f"Records[{number}] lacks s3.bucket.name or s3.object.key") from None
+        raise UserError(f"Records[{number}] has no s3.bucket.name or s3.object.key") from None
     except UnicodeDecodeError:
-        raise UserError(f"Records[{number}]: its key is not UTF-8") from None
+        raise UserError(f"Records[{number}]: key is not UTF-8") from None
 
 
 def _event_bridge(event: dict[str, Any]) -> list[Created]:
@@ -97,7 +97,7 @@ def _event_bridge(event: dict[str, Any]) -> list[Created]:
     try:
         return [Created(event["detail"]["bucket"]["name"], event["detail"]["object"]["key"])]
     except (KeyError, TypeError):
-        raise UserError("an EventBridge event lacks detail.bucket.name or detail.object.key") from None
+        raise UserError("EventBridge event has no detail.bucket.name or detail.object.key") from None
 
 
 def _gcp(event: object) -> list[Created]:
@@ -107,7 +107,7 @@ def _gcp(event: object) -> list[Created]:
     attributes = message.get("attributes") or {}
     try:
         if "eventType" not in attributes:
-            raise UserError("a Cloud Storage notification has the attribute eventType")
+            raise UserError("Cloud Storage notification has no attribute eventType")
         if attributes["eventType"] != "OBJECT_FINALIZE":
             return []
         if "objectId" in attributes:
@@ -115,9 +115,9 @@ def _gcp(event: object) -> list[Created]:
         described = parsed(base64.b64decode(message["data"], validate=True))
         return [Created(described["bucket"], described["name"])]
     except ValueError:
-        raise UserError("the message's data is not base64") from None
+        raise UserError("data of the message is not base64") from None
     except (KeyError, TypeError):
-        raise UserError("a Cloud Storage notification has the attributes bucketId and objectId") from None
+        raise UserError("Cloud Storage notification has no attributes bucketId and objectId") from None
 
 
 def _azure(event: object) -> list[Created]:
@@ -131,7 +131,7 @@ def _azure_event(number: int, event: object) -> Created | None:
     event = _object(event, f"event {number}")
     kind = event.get("eventType", event.get("type"))
     if not isinstance(kind, str):
-        raise UserError(f"event {number} has no eventType: it is not of Event Grid")
+        raise UserError(f"event {number} has no eventType: it is not an Event Grid event")
     if kind != _AZURE_CREATED:
         return None
     data = event.get("data")
@@ -146,7 +146,7 @@ def _azure_event(number: int, event: object) -> Created | None:
             name = unquote(path.partition(f"/{container}/")[2], errors="strict")
         return Created(container, name)
     except (TypeError, ValueError):
-        raise UserError(f"event {number} lacks a usable data.url or subject") from None
+        raise UserError(f"event {number} has no valid data.url or subject") from None
 
 
 def _object(value: object, what: str) -> dict[str, Any]:

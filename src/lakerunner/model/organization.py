@@ -15,8 +15,8 @@ def checked_name(kind: str, name: str) -> str:
     """The name itself if it can stand in a path, else a UserError that says what can."""
     if not NAME.fullmatch(name):
         raise UserError(
-            f"{kind} name {name!r} is not usable: 1 to 128 letters, digits, '.', '_' or '-', "
-            "the first a letter or digit"
+            f"{kind} name {name!r} is invalid: use 1 to 128 letters, digits, '.', '_' or '-', "
+            "starting with a letter or digit"
         )
     return name
 

@@ -91,7 +91,7 @@ def kept_named(name: str) -> list[Kept]:
     if name == ALL:
         return list(NAMES.values())
     if name not in NAMES:
-        raise UserError(f"{name!r} has no retention: it is one of {', '.join(NAMES)}, {ALL}")
+        raise UserError(f"{name!r} has no retention: use one of {', '.join(NAMES)}, {ALL}")
     return [NAMES[name]]
 
 
@@ -104,8 +104,8 @@ def parse_retention(pairs: Iterable[tuple[str, str]]) -> Retention:
             least = least_of(kept)
             if keep_ns is not None and keep_ns < least and name != ALL:
                 raise UserError(
-                    f"retention {name}={text} is too short: windows of the next tier are made of it, "
-                    f"keep it for {least // HOUR_NS}h at least"
+                    f"retention {name}={text} is too short: the next tier is computed from it, keep it "
+                    f"for at least {least // HOUR_NS}h"
                 )
             found[kept] = None if keep_ns is None else max(keep_ns, least)
     return Retention(found)
@@ -119,7 +119,7 @@ def keep_duration(name: str, text: str) -> int | None:
     if found is None:
         raise UserError(f"retention {name}={text} is not a duration: write 12h, 30d, 4w, 2y or {FOREVER}")
     if not LEAST_NS <= found <= MOST_NS:
-        raise UserError(f"retention {name}={text} is out of bounds: it is 1h to 100y, or {FOREVER}")
+        raise UserError(f"retention {name}={text} is out of range: use 1h to 100y, or {FOREVER}")
     return found
 
 

@@ -256,4 +256,4 @@ def signal_named(name: str) -> SignalSpec:
     try:
         return SIGNALS[name]
     except KeyError:
-        raise UserError(f"there is no signal {name!r}: it is one of {', '.join(SIGNALS)}") from None
+        raise UserError(f"unknown signal {name!r}: use one of {', '.join(SIGNALS)}") from None

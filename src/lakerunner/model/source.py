@@ -99,17 +99,17 @@ class Prefix:
     def __post_init__(self) -> None:
         parts = self._parts
         if not self.prefix.endswith("/") or "" in parts:
-            raise UserError("prefix ends with '/' and has no empty part")
+            raise UserError("prefix must end with '/' and have no empty part")
         if self.prefix.startswith(SEGMENT_PREFIX):
-            raise UserError(f"prefix {SEGMENT_PREFIX} is of our own segments")
+            raise UserError(f"prefix {SEGMENT_PREFIX} is reserved for segments")
         for part in parts:
             if ("{" in part or "}" in part) and part not in _PLACEHOLDERS:
-                raise UserError(f"{part!r} is not a placeholder: a whole part is one of {', '.join(_PLACEHOLDERS)}")
+                raise UserError(f"{part!r} is not a placeholder: use one of {', '.join(_PLACEHOLDERS)} as a whole part")
         for placeholder, name in _PLACEHOLDERS.items():
             if parts.count(placeholder) + (getattr(self, name) is not None) > 1:
-                raise UserError(f"{name} is said twice")
+                raise UserError(f"placeholder {name} appears twice")
         if self.signal not in (None, *SIGNAL_NAMES):
-            raise UserError(f"signal {self.signal!r} is not one of {', '.join(SIGNAL_NAMES)}")
+            raise UserError(f"unknown signal {self.signal!r}: use one of {', '.join(SIGNAL_NAMES)}")
         for kind in ("organization", "collector"):
             if (value := getattr(self, kind)) is not None:
                 checked_name(kind, value)
@@ -170,13 +170,17 @@ class Routes:
 
     def __post_init__(self) -> None:
         if len(self.entries) > ROUTES_MAX:
-            raise UserError(f"there are {len(self.entries)} entries, more than {ROUTES_MAX}")
+            raise UserError(f"{len(self.entries)} entries, the limit is {ROUTES_MAX}")
         chosen = {default.shape: default for default in _DEFAULTS}
         mine: set[tuple[tuple[int, str], ...]] = {PUSHED.shape}
         for number, entry in enumerate(self.entries, 1):
             if entry.shape in mine:
-                whose = "the push doors write there" if entry.shape == PUSHED.shape else "an earlier entry matches them"
-                raise UserError(f"entry {number} ({entry.prefix!r}) is for keys that are spoken for: {whose}")
+                whose = (
+                    "pushed requests are stored there"
+                    if entry.shape == PUSHED.shape
+                    else "an earlier entry matches these keys"
+                )
+                raise UserError(f"entry {number} ({entry.prefix!r}) can never match: {whose}")
             mine.add(entry.shape)
             chosen[entry.shape] = entry
         ranked = tuple(chosen[shape] for shape in sorted(chosen, reverse=True))
@@ -186,7 +190,7 @@ class Routes:
     def parse(values: object) -> Routes:
         """From a list of tables, as a config file or JSON holds them. An error names the entry that is wrong."""
         if not isinstance(values, list):
-            raise UserError('it is a list of tables, each with a "prefix"')
+            raise UserError('it must be a list of tables, each with a "prefix"')
         return Routes(tuple(_entry(number, value) for number, value in enumerate(values, 1)))
 
     @property
@@ -214,9 +218,9 @@ def _entry(number: int, value: object) -> Prefix:
     where = f"entry {number} ({value['prefix']!r})"
     unknown = sorted(str(name) for name in value.keys() - {"prefix", *_FIELDS})
     if unknown:
-        raise UserError(f"{where} has an unknown {unknown[0]!r}: known are prefix, {', '.join(_FIELDS)}")
+        raise UserError(f"{where} has an unknown field {unknown[0]!r}: known fields are prefix, {', '.join(_FIELDS)}")
     if not all(isinstance(text, str) for text in value.values()):
-        raise UserError(f"{where}: every value is a string")
+        raise UserError(f"{where}: all values must be strings")
     try:
         return Prefix(**value)
     except UserError as error:

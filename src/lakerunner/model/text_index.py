@@ -154,10 +154,10 @@ class TextIndex:
     def __init__(self, file: bytes | memoryview) -> None:
         data = memoryview(file)
         if len(data) < HEADER.size or bytes(data[:4]) != MAGIC:
-            raise Corrupt("not a text index: it does not begin like one")
+            raise Corrupt("not a text index: wrong first bytes")
         _, version, _, self.groups, *sizes = HEADER.unpack_from(data)
         if version not in (VERSION, _WITHOUT_CHECKSUM):
-            raise Corrupt(f"a text index of version {version}: this release knows them up to {VERSION}")
+            raise Corrupt(f"text index has version {version}, this release reads versions up to {VERSION}")
         self._slices = {}
         at = HEADER.size
         for bloom, rows, probes in zip(BLOOMS, sizes[::2], sizes[1::2], strict=True):
@@ -167,9 +167,9 @@ class TextIndex:
         self.bits = data[HEADER.size : at]
         whole = at + CHECKSUM.size if version == VERSION else at
         if len(data) != whole:
-            raise Corrupt(f"a text index of {len(data)} bytes: its header says {whole}")
+            raise Corrupt(f"text index has {len(data)} bytes, its header says {whole}")
         if whole > at and CHECKSUM.unpack_from(data, at) != (zlib.crc32(data[:at]),):
-            raise Corrupt("a text index with a wrong checksum")
+            raise Corrupt("checksum of the text index is wrong")
 
     def holding(self, what: Sought) -> list[int]:
         """The row groups that may hold it: those whose blooms have all of its entries."""

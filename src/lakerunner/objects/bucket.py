@@ -74,7 +74,7 @@ class BucketStore:
                 if not if_absent:
                     raise
                 # It may be our own first try, whose answer was lost. That too is work already done.
-                raise Conflict(f"object {key} is already there") from None
+                raise Conflict(f"object {key} exists already") from None
 
     def put_file(self, key: str, path: Path) -> None:
         """In parts where it is more than one; until the last is there, nobody sees any of them."""
@@ -103,7 +103,7 @@ class BucketStore:
             data = self._range(checked_key(key), start, length)
             enough = len(data) == length
         if not enough:
-            raise Corrupt(f"object {key} has fewer bytes than the {start + length} asked for")
+            raise Corrupt(f"object {key} is shorter than the requested {start + length} bytes")
         return data
 
     def local_path(self, key: str) -> Path | None:
@@ -193,16 +193,17 @@ class BucketStore:
         answer = _answer(text)
         if answer["code"] in _NO_BUCKET:
             return Unavailable(
-                "the object store's bucket is not there: create it, or mend the store's URL", detail=self._name
+                "the bucket of the object store does not exist: create it, or correct the store's URL",
+                detail=self._name,
             )
         if isinstance(error, FileNotFoundError):
             return Absent(f"{_NAME} holds no object {key}")
         advice = ""
         if answer["status"] in _REFUSED:
-            advice = ". Check the credentials in the store's options, and their rights"
+            advice = ". Check the credentials in the store's options, and their permissions"
         if isinstance(error, InvalidPathError):  # names a key, and no address
             return Unavailable(f"{_NAME} cannot {action} {key!r}: {_reason(text)}. Delete or rename that object")
-        said = " ".join(filter(None, (answer["status"], answer["phrase"], answer["code"]))) or "it does not answer"
+        said = " ".join(filter(None, (answer["status"], answer["phrase"], answer["code"]))) or "no answer"
         return Unavailable(f"{_NAME} cannot {action} {key!r}: {said}", detail=f"{self._name}: {_reason(text)}{advice}")
 
 

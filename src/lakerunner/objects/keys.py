@@ -20,7 +20,7 @@ def checked_key(key: str) -> str:
     """The key itself, or a UserError that says what a key is."""
     if not is_key(key):
         raise UserError(
-            f"object key {key!r} is not usable: 1 to {MAX_KEY_BYTES} bytes, '/' only between parts, "
+            f"invalid object key {key!r}: use 1 to {MAX_KEY_BYTES} bytes, '/' only between parts, "
             "no part empty, '.' or '..', no control characters"
         )
     return key

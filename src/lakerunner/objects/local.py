@@ -74,7 +74,7 @@ class LocalStore:
                     os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
             except FileExistsError:
                 os.fsync(directory)  # the winner's file is on disk before anyone builds on it
-                raise Conflict(f"object {key} of {_NAME} is already there") from None
+                raise Conflict(f"object {key} of {_NAME} exists already") from None
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=directory)
@@ -94,7 +94,9 @@ class LocalStore:
         with _failures("read", key), self._open(key) as file:
             size = os.fstat(file.fileno()).st_size
             if size < start + length:
-                raise Corrupt(f"object {key} of {_NAME} has {size} bytes, not the {start + length} asked for")
+                raise Corrupt(
+                    f"object {key} of {_NAME} has {size} bytes, shorter than the requested {start + length} bytes"
+                )
             file.seek(start)
             return memoryview(file.read(length))
 
@@ -163,7 +165,7 @@ class LocalStore:
         """The directories of the key, from the root on, and the file's name."""
         *parents, name = checked_key(key).split("/")
         if name.startswith(_HALF_WRITTEN):
-            raise UserError(f"object key {key!r} is not usable: names with {_HALF_WRITTEN} are the store's own")
+            raise UserError(f"invalid object key {key!r}: names with {_HALF_WRITTEN} are reserved")
         return tuple(parents), name
 
     @contextmanager
@@ -230,7 +232,7 @@ def _failures(action: str, key: str, *, writing: bool = False) -> Iterator[None]
 
 def _explained(error: OSError, action: str, key: str, writing: bool) -> LakerunnerError:
     if error.errno == errno.ENAMETOOLONG:
-        return UserError(f"object key {key!r} is not usable: a part of it is too long for {_NAME}")
+        return UserError(f"invalid object key {key!r}: a part of it is too long for {_NAME}")
     if error.errno in _NO_OBJECT:
         if not writing:
             return Absent(f"{_NAME} holds no object {key}")

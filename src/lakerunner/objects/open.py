@@ -88,7 +88,7 @@ def open_store(address: StoreAddress) -> ObjectStore:
         try:
             store.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"store {address.url!r} cannot be created: {error.strerror}") from error
+            raise UserError(f"cannot create store {address.url!r}: {error.strerror}") from error
     return store
 
 
@@ -164,7 +164,7 @@ def _cloud(from_url: Callable[..., Any], address: StoreAddress) -> ObjectStore:
         store = from_url(address.url, config=config, client_options={**_CLIENT_DEFAULTS, **client}, retry_config=retry)
     except (BaseError, ValueError) as error:
         # Not chained: obstore's text can quote the options' values.
-        raise UserError(f"store {address.url!r} cannot be opened: {_without_values(error, address)}") from None
+        raise UserError(f"cannot open store {address.url!r}: {_without_values(error, address)}") from None
     scheme, bucket, *_ = urlsplit(address.url)
     return BucketStore(store, bucket, f"{scheme}://{bucket}")
 
@@ -172,7 +172,7 @@ def _cloud(from_url: Callable[..., Any], address: StoreAddress) -> ObjectStore:
 def _refuse_options(address: StoreAddress) -> None:
     if address.options:
         names = ", ".join(name for name, _ in address.options)
-        raise UserError(f"store {address.url!r} takes no options, and was given {names}")
+        raise UserError(f"store {address.url!r} takes no options, but {names} is set")
 
 
 def _without_values(error: Exception, address: StoreAddress) -> str:

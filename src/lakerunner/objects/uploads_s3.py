@@ -59,7 +59,7 @@ class S3Uploads:
             self._client = get_session().create_client("s3", config=config, **arguments)
         except (BotoCoreError, ValueError):
             # Not told further: its text may quote the options' values.
-            raise UserError(f"s3://{self._bucket} cannot be asked for its uploads: check the store's options") from None
+            raise UserError(f"cannot list the uploads of s3://{self._bucket}: check the store's options") from None
 
     def list(self) -> Iterator[Upload]:
         marks: dict[str, str] = {}
@@ -105,7 +105,7 @@ class S3Uploads:
 
     def _told(self, error: Exception) -> Unavailable:
         return Unavailable(
-            f"the object store does not tell or end its uploads: {_code(error) or type(error).__name__}",
+            f"the object store does not list or abort uploads: {_code(error) or type(error).__name__}",
             detail=f"s3://{self._bucket}",
         )
 

@@ -51,7 +51,7 @@ class CompactWork:
         whose = self.organization, self.collector, self.signal, self.frequency_ms
         for one in self.segments:
             if (one.organization, one.collector, one.signal, one.frequency_ms) != whose:
-                raise ValueError(f"segment {one.id} is none of {whose}")
+                raise ValueError(f"segment {one.id} does not belong to {whose}")
         if len({(one.sort_version, one.rolled) for one in self.segments}) != 1:
             raise ValueError("segments that are merged have one sort version, and are all rolled or none is")
         if list(self.segments) != sorted(self.segments, key=lambda one: one.ingested):

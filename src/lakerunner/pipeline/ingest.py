@@ -29,7 +29,7 @@ from lakerunner.model.source import SourceObject, signal_word
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.job import run
-from lakerunner.pipeline.segments import Raw, make_segments, signal_in
+from lakerunner.pipeline.segments import Made, Raw, make_segments, signal_in
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
 from lakerunner.pipeline.unpack import unpack
@@ -91,9 +91,7 @@ def ingest_group(
         results.append(_empty([raw.source for raw in raws if not raw.data]))
         raws[:] = [raw for raw in raws if raw.data]
         made = make_segments(spec, box.organization, box.collector, raws, partial(_put, store))
-        of_raws = {raw.source: raw.findings for raw in raws}
-        findings = ((one, replace(of_raws[one], rows=n)) for one, n in zip(made.done, made.counts, strict=True))
-        results.append(BoxResult(made.segments, made.done, (), tuple(findings)))
+        results.append(BoxResult(made.segments, made.done, (), tuple(_findings(made, raws))))
         failed += _failures(made.failed, raws, box.signal)
         raws.clear()  # free them before the next are gathered
     return _joined([*results, _ended(failed, box.signal)])
@@ -113,6 +111,16 @@ Failure = tuple[SourceObject, Exception]
 def _empty(sources: Sequence[SourceObject]) -> BoxResult:
     """Objects without content: they are done, and have no rows."""
     return BoxResult((), tuple(sources), (), tuple((source, Findings(rows=0)) for source in sources))
+
+
+def _findings(made: Made, raws: Sequence[Raw]) -> Iterator[tuple[SourceObject, Findings]]:
+    """What is known of each object that is done: from its transcoder, which names lines, then from its rows."""
+    of_raws = {raw.source: raw.findings for raw in raws}
+    notes: dict[SourceObject, list[Note]] = {}
+    for source, note in made.notes:
+        notes.setdefault(source, []).append(note)
+    for source, rows in zip(made.done, made.counts, strict=True):
+        yield source, replace(of_raws[source], rows=rows).with_notes(notes.get(source, ()))
 
 
 def _failures(failed: Iterable[tuple[SourceObject, str]], raws: Sequence[Raw], signal: str) -> Iterator[Failure]:
@@ -234,7 +242,7 @@ def _read(store: ObjectStore, source: SourceObject, limits: IngestLimits) -> mem
     """The object as it was announced. If another stands there by now, that one is announced under its own etag:
     taking it here would take it twice."""
     if source.size > limits.object_max_bytes:
-        raise Corrupt(f"the file has {source.size} bytes: raise object_max_bytes to take it")
+        raise Corrupt(f"the file has {source.size} bytes: raise object_max_bytes to ingest it")
     reach("before-read", source.key)
     changed = Corrupt("the object has changed since it was announced")
     try:

@@ -85,7 +85,7 @@ def _ask(command: Path) -> _Java:
     if answer is None:
         answer = _properties(command)
     if answer is None:
-        raise ValueError("it does not tell its version")
+        raise ValueError("it does not report its version")
     return _Java(answer[0], answer[1], has_vector)
 
 

@@ -33,7 +33,7 @@ from lakerunner.pipeline.read.otlp_metrics import read_metrics
 from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.pieces import pieces
 from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2, warm_remote_write
-from lakerunner.pipeline.read.rows import Raw, Read, Rows
+from lakerunner.pipeline.read.rows import Numbers, Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
 from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
@@ -50,6 +50,7 @@ from lakerunner.pipeline.steps.severity import reconcile_severity
 from lakerunner.pipeline.steps.spans import set_span_times
 from lakerunner.pipeline.steps.summary import summarize
 from lakerunner.pipeline.steps.text import text_index
+from lakerunner.pipeline.steps.time_notes import Noted, add_up, note_times
 from lakerunner.pipeline.steps.times import set_times
 from lakerunner.pipeline.steps.trace_index import TRACE_INDEX, index_traces
 from lakerunner.pipeline.write import write_segment
@@ -80,17 +81,19 @@ SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], .
 }
 
 Put = Callable[[str, memoryview], None]
-Write = Callable[["_Work", Rows], Sequence[Segment]]
+Write = Callable[["_Work", Rows], "_Written"]
 
 
 @dataclass(frozen=True)
 class Made:
-    """Every object that came in is in `done` or in `failed`, once. `counts` are the rows of each that is done."""
+    """Every object that came in is in `done` or in `failed`, once. `counts` are the rows of each that is done; `notes`
+    are on some of them, at most one of a kind on each."""
 
     segments: tuple[Segment, ...] = ()
     done: tuple[SourceObject, ...] = ()
     failed: tuple[tuple[SourceObject, str], ...] = ()
     counts: tuple[int, ...] = ()
+    notes: tuple[Noted, ...] = ()
 
     def plus(self, other: Made) -> Made:
         return Made(
@@ -98,6 +101,7 @@ class Made:
             self.done + other.done,
             self.failed + other.failed,
             self.counts + other.counts,
+            self.notes + other.notes,
         )
 
 
@@ -117,14 +121,14 @@ def make_segments(spec: SignalSpec, organization: UUID, collector: str, raws: Se
 def refused(signal: str, raws: Sequence[Raw]) -> tuple[tuple[SourceObject, str], ...]:
     """Which of these objects, all of one format, `make_segments` would set aside, and why."""
     work = _Work(SIGNALS[signal], UUID(int=0), "", ())
-    return _made(work, raws, lambda _work, _rows: []).failed if raws else ()
+    return _made(work, raws, lambda _work, _rows: _Written()).failed if raws else ()
 
 
 def _made(work: _Work, raws: Sequence[Raw], write: Write) -> Made:
     """The segments of objects of one format."""
     reader = READERS.get((work.spec.name, raws[0].format))
     if reader is None:
-        reason = f"{work.spec.name} are not read from {raws[0].format} files"
+        reason = f"{work.spec.name} cannot be read from {raws[0].format} files"
         return Made(failed=tuple((raw.source, reason) for raw in raws))
     left = raws
     made = Made()
@@ -149,7 +153,8 @@ def _made_of_rows(work: _Work, raws: Sequence[Raw], read: Read, write: Write) ->
     rows, shared = count_shared(read.rows)
     reason = reason_to_refuse(shared, sum(len(raw.data) for raw in raws))
     if reason is None:
-        return Made(tuple(write(replace(work, sources=read.done), rows)), read.done, (), read.counts)
+        written = write(replace(work, sources=read.done, counts=read.counts), rows)
+        return Made(written.segments, read.done, (), read.counts, written.notes)
     if len(raws) == 1:
         return Made(failed=((raws[0].source, reason),))
     del rows
@@ -163,7 +168,7 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, write: Write) -> Ma
     """The segments of an object that is too large to be read at once, those of each of its pieces. Where one cannot be
     read, what was written of the others is in no answer, and the sweeper's."""
     reader = READERS[work.spec.name, raw.format]
-    segments: list[Segment] = []
+    all_written = _Written()
     count = all_shared = 0
     try:
         for piece in pieces(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
@@ -172,18 +177,19 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, write: Write) -> Ma
             del piece  # each is gone before the next is made
             if read.failed:
                 return Made(failed=read.failed)
+            work = replace(work, counts=read.counts, before=count)
             count += sum(read.counts)
             if read.rows is not None:
                 rows, shared = count_shared(read.rows)
                 all_shared += shared
                 if reason := reason_to_refuse(all_shared, len(raw.data)):
                     return Made(failed=((raw.source, reason),))
-                segments += write(work, rows)
+                all_written = all_written.plus(write(work, rows))
                 del rows
             del read
     except Corrupt as error:
         return Made(failed=((raw.source, str(error)),))
-    return Made(tuple(segments), (raw.source,), (), (count,))
+    return Made(all_written.segments, (raw.source,), (), (count,), add_up(all_written.notes))
 
 
 def signal_in(raw: Raw, signal: str) -> str:
@@ -211,13 +217,15 @@ def warm() -> None:
 @dataclass(frozen=True)
 class _Work:
     """Whose rows these are and where they came from: with the hour, the identity of a segment. `piece` counts from 1
-    where an object is cut into pieces."""
+    where an object is cut into pieces, and `before` is how many of its rows were in the pieces before this one."""
 
     spec: SignalSpec
     organization: UUID
     collector: str
     sources: tuple[SourceObject, ...]
+    counts: tuple[int, ...] = ()
     piece: int = 0
+    before: int = 0
 
     def segment_id(self, hour: int) -> UUID:
         whose = str(self.organization), self.collector, self.spec.name
@@ -226,13 +234,23 @@ class _Work:
         return segment_id(*whose, self.spec.sort_version, identities, hour, *piece)
 
 
-def _write_segments(work: _Work, rows: Rows, put: Put) -> list[Segment]:
+@dataclass(frozen=True)
+class _Written:
+    segments: tuple[Segment, ...] = ()
+    notes: tuple[Noted, ...] = ()
+
+    def plus(self, other: _Written) -> _Written:
+        return _Written(self.segments + other.segments, self.notes + other.notes)
+
+
+def _write_segments(work: _Work, rows: Rows, put: Put) -> _Written:
     for step in STEPS[work.spec.name]:
         rows = step(rows)
+    notes = note_times(rows.column("timestamp", Numbers).values, work.sources, work.counts, work.before)
     orders = split_and_sort(rows, work.spec)
     for shape in SEGMENT_STEPS.get(work.spec.name, ()):
         rows = shape(rows, orders)
-    return [_write_segment(work, rows, order, put) for order in orders]
+    return _Written(tuple(_write_segment(work, rows, order, put) for order in orders), tuple(notes))
 
 
 def _write_segment(work: _Work, rows: Rows, order: Any, put: Put) -> Segment:

@@ -240,7 +240,7 @@ def _launch(settings: SparkSettings, conf: SparkConf, scratch: Path, inherits: t
             gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError:
             raise UserError(
-                f"Spark does not start with master {conf.get('spark.master')!r}: {_last_words(output)}"
+                f"cannot start Spark with master {conf.get('spark.master')!r}: {_last_words(output)}"
             ) from None
     gateway.scratch = scratch  # beside pyspark's own gateway.proc: for _end_jvm
     return gateway
@@ -250,7 +250,7 @@ def _last_words(output: Path) -> str:
     """What Java said, without the frames of its own code."""
     lines = [line.strip() for line in output.read_text(errors="replace").splitlines()]
     said = [line for line in lines if line and not line.startswith(("at ", "WARNING: "))]
-    return " ".join(said)[-500:] or "it said nothing"
+    return " ".join(said)[-500:] or "no output"
 
 
 def _configuration(settings: SparkSettings, app_name: str, scratch: Path) -> list[tuple[str, str]]:

@@ -190,7 +190,7 @@ def _unzip(_data: memoryview, _max_bytes: int) -> memoryview:
 
 
 def _too_large(max_bytes: int) -> Corrupt:
-    return Corrupt(f"the file unpacks to more than {max_bytes} bytes: raise object_max_bytes to take it")
+    return Corrupt(f"the file unpacks to more than {max_bytes} bytes: raise object_max_bytes to ingest it")
 
 
 PACKINGS: dict[str, Unpack] = {".gz": gunzip, ".zst": unzstd, ".bz2": unbzip2, ".xz": unxz, ".lz4": unlz4}

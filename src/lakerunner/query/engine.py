@@ -130,9 +130,9 @@ class Engine:
 
     def _elsewhere(self, organization: UUID, question: Question) -> Answer:
         if question.engine != "spark":
-            raise UserError(f"there is no engine {question.engine!r}: it is duckdb or spark")
+            raise UserError(f"unknown engine {question.engine!r}: use duckdb or spark")
         if self._outgrown is None:
-            raise UserError("engine=spark is not configured here: set query_spark")
+            raise UserError("engine=spark is not enabled: set query_spark")
         plan = compile_spark(question.text, organization, question.now_ns, parameters=question.parameters)
         self._syntax.check(organization, question.text)
         picks = self._picks(organization, plan.scans, question.now_ns)

@@ -93,4 +93,4 @@ def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
     workers = [f"{stage} {taken:.3f}" for stage, taken in sorted(seconds.items()) if stage not in _STAGES]
     yield "seconds " + ", ".join(here)
     if workers:
-        yield "seconds of workers, added up: " + ", ".join(workers)
+        yield "seconds of workers, in total: " + ", ".join(workers)

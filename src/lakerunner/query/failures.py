@@ -70,7 +70,7 @@ def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerErro
         case "large":
             return TooLarge(message), True
         case "deep":
-            return UserError("the query nests too deeply: split it with WITH"), True
+            return UserError("the query is nested too deeply: split it with WITH"), True
         case "memory":
             return _too_much_memory(message, limits), False
         case "engine":
@@ -84,7 +84,7 @@ def reported(payload: bytes | bytearray, limits: Limits) -> tuple[LakerunnerErro
 def ended(status: int, resident_bytes: int, limits: Limits) -> LakerunnerError:
     """The error of a query whose sandbox died at it: by its memory, or by a fault in the engine."""
     if resident_bytes > limits.memory_bytes:
-        return _too_much_memory("its process was ended", limits)
+        return _too_much_memory("its process was killed", limits)
     return Crashed(f"the process that ran the query ended ({_exit_name(status)}): the engine cannot run this query")
 
 

@@ -119,9 +119,7 @@ class Files:
                 file = None
             if file and file.object != object_:
                 if file.holders or file.coming:
-                    raise Corrupt(
-                        f"{object_.key}: two sizes are stated for it, {file.object.bytes} and {object_.bytes} bytes"
-                    )
+                    raise Corrupt(f"{object_.key}: conflicting sizes, {file.object.bytes} and {object_.bytes} bytes")
                 self._remove(file)
                 file = None
             if file is None:
@@ -340,6 +338,6 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise Vanished("a file of the segment cache was removed while it was used") from error
+        raise Vanished("a file of the segment cache was removed while in use") from error
     except OSError as error:
-        raise Unavailable(f"the segment cache cannot be written: {error.strerror}") from error
+        raise Unavailable(f"cannot write the segment cache: {error.strerror}") from error

@@ -121,7 +121,7 @@ def footer_bytes(path: Path, key: str) -> int:
         trailer = file.read(TRAILER)
     length = int.from_bytes(trailer[:4], "little") + TRAILER
     if trailer[4:] != _MAGIC or length > size:
-        raise Corrupt(f"{key}: the last of its {size} bytes are not a Parquet footer")
+        raise Corrupt(f"{key}: the end of its {size} bytes is not a Parquet footer")
     return length
 
 
@@ -132,7 +132,7 @@ def read_footer(path: Path, key: str) -> Footer:
     except FileNotFoundError:
         raise  # someone removed it from the cache: it is not the object that is damaged
     except (pa.ArrowException, OSError) as error:
-        raise Corrupt(f"{key}: its footer cannot be read: {error}") from error
+        raise Corrupt(f"{key}: cannot read its footer: {error}") from error
 
 
 def _span(chunk: pq.ColumnChunkMetaData) -> Span:

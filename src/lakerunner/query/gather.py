@@ -164,7 +164,7 @@ class Gather:
             account = self._attempt(task) + Account(workers={task.worker: 1})
         except Exception as raised:
             if not isinstance(raised, LakerunnerError | Stopped):
-                _logger.error("a unit failed", exc_info=raised)
+                _logger.error("unit failed", exc_info=raised)
             error = raised
         with self._state:
             del self._running[task]
@@ -265,7 +265,7 @@ class Gather:
 
     def _lose(self, task: _Task, error: Lost) -> None:
         self._lost[task.worker] = str(error)
-        gone = Unavailable(f"no query worker can be reached: {'; '.join(self._lost.values())}")
+        gone = Unavailable(f"no query worker is reachable: {'; '.join(self._lost.values())}")
         orphans = [one for one in self._pending if one.worker == task.worker]
         self._pending = [one for one in self._pending if one.worker != task.worker]
         for one in (*reversed(orphans), task):

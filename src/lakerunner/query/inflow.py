@@ -171,5 +171,5 @@ class Spooled:
             for batch in self._memory:
                 self._writer.write_batch(batch)
         except OSError as error:
-            raise Unavailable(f"gathered rows cannot be written to disk: {error.strerror or error}") from error
+            raise Unavailable(f"cannot write gathered rows to disk: {error.strerror or error}") from error
         self._memory.clear()

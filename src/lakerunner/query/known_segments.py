@@ -142,7 +142,7 @@ class KnownSegments:
         segments = tuple(one for one in pick.picked.segments if one.time.overlaps(asked.time))
         considered = pick.picked.considered if best.time == asked.time else len(segments)
         as_of = time_text(pick.made_ns // SECOND_NS * SECOND_NS)
-        degraded = f"the index cannot be reached: segments as of {as_of} UTC"
+        degraded = f"the index is unreachable: segments as of {as_of} UTC"
         account = replace(_account(len(segments), considered), degraded=degraded)
         return Pick(segments, account, pick.tiles, pick.picked.expiry)
 

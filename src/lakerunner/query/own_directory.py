@@ -33,7 +33,9 @@ class OwnDirectory:
             path.mkdir(exist_ok=True)
             self.path = path
             return
-        raise Unavailable(f"{_MOST} processes already use {wanted} and those beside it: give this one another")
+        raise Unavailable(
+            f"{_MOST} processes already use {wanted} and the directories beside it: choose another directory"
+        )
 
     def close(self) -> None:
         """Closing twice is fine."""

@@ -15,7 +15,7 @@ from lakerunner.model.caller import Share, in_order
 from lakerunner.model.errors import NotFound, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.services.ground import open_index
-from lakerunner.services.home import POSTGRES, make_private, require_lake
+from lakerunner.services.home import POSTGRES, make_private, refuse_half_restored, require_lake
 from lakerunner.services.runtime import Runtime
 from lakerunner.settings import Settings
 
@@ -34,6 +34,7 @@ def administered(settings: Settings, *, create: bool = False) -> Iterator[Index]
         finally:
             index.close()
         return
+    refuse_half_restored(settings.home)
     runtime = Runtime("admin")
     if not settings.database_url:
         make_private(settings.home, embedded=True)
@@ -70,7 +71,7 @@ def inspected(settings: Settings) -> Iterator[Index]:
 def create_organization(index: Index, name: str, id_: str | None) -> Organization:
     """A name that reads as an id would be taken for another organization's wherever either may stand."""
     if _is_id(name):
-        raise UserError(f"organization name {name!r} reads as an id: take a word")
+        raise UserError(f"organization name {name!r} has the form of an id: choose a different name")
     try:
         made = Organization(UUID(id_) if id_ else uuid4(), name)
     except ValueError:
@@ -83,7 +84,7 @@ def organization(index: Index, id_or_name: str) -> Organization:
     found = index.organizations.find(id_or_name)
     if found is None:
         known = ", ".join(one.name for one in index.organizations.all())
-        raise NotFound(f"there is no organization {id_or_name!r}: known are {known}")
+        raise NotFound(f"organization {id_or_name!r} not found; known organizations: {known}")
     return found
 
 
@@ -101,8 +102,9 @@ def limit_organization(index: Index, who: Organization, rate: float | None, conc
 def share_line(share: Share) -> str:
     rate, concurrent = share.queries_per_second, share.concurrent_queries
     return (
-        f"queries a second: {'as org_queries_per_second says' if rate is None else f'{rate:g}'}; "
-        f"at once: {'as org_concurrent_queries says' if concurrent is None else concurrent}"
+        "queries per second: "
+        f"{'as org_queries_per_second says' if rate is None else f'{rate:g}'}; at the same "
+        f"time: {'as org_concurrent_queries says' if concurrent is None else concurrent}"
     )
 
 
@@ -112,7 +114,7 @@ def key_line(key: ApiKey, now: datetime) -> str:
     if key.rotated_at:
         parts.append(f"rotated {_minute(key.rotated_at)}")
     if key.previous_until and not key.revoked_at and now < key.previous_until:
-        parts.append(f"old secret until {_minute(key.previous_until)}")
+        parts.append(f"old secret works until {_minute(key.previous_until)}")
     if key.revoked_at:
         parts.append(f"revoked {_minute(key.revoked_at)}")
     return "  ".join(parts)

@@ -101,7 +101,7 @@ class Announcer:
         overdue = self._index.sources.overdue(seconds)
         sent = self._index.sources.remind(self._arrivals(overdue), seconds)
         if sent:
-            log.warning("objects are overdue and announced again", objects=sent, seconds=seconds)
+            log.warning("overdue objects announced again", objects=sent, seconds=seconds)
         return sent
 
     def _arrivals(self, records: Sequence[SourceRecord]) -> list[Arrival]:
@@ -124,7 +124,7 @@ class Announcer:
         try:
             return self._store.head(key)
         except Absent:
-            log.warning("an announced object is not there", key=key)
+            log.warning("announced object not found", key=key)
         except UserError as error:
             return error
         return None
@@ -145,9 +145,7 @@ class Announcer:
             source = SourceObject(self._store.bucket, storable(key), _NO_ETAG, 0, 0)
             self._set_aside(source, route, f"{error}. Write the object again under another key")
         if left_out:
-            log.warning(
-                "keys that cannot be asked for are not recorded: too many", keys=left_out, one=unreadable[-1][0]
-            )
+            log.warning("too many invalid keys: the rest is not recorded", keys=left_out, one=unreadable[-1][0])
 
     def _room_for_unreadable(self, route: Route) -> int:
         known = self._organization(route.organization)
@@ -181,6 +179,6 @@ def arrival_of(source: SourceObject, organization: Organization, route: Route) -
 
 def _unknown(route: Route) -> str:
     return (
-        f"organization {route.organization!r} is not known: create it with `lakerunner orgs create`, "
-        "then `lakerunner objects --retry`"
+        f"unknown organization {route.organization!r}: create it with `lakerunner orgs "
+        "create`, then run `lakerunner objects --retry`"
     )

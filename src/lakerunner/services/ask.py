@@ -47,11 +47,15 @@ class Asking:
 
     def __post_init__(self) -> None:
         if self.form in BINARY and self.output is None and sys.stdout.isatty():
-            raise UserError(f"{self.form} is not for a terminal: name a file with --output, or pipe it on")
+            raise UserError(
+                f"{self.form} output cannot be written to a terminal: name a file with --output, or pipe it"
+            )
         if self.form == "table" and self.output is not None:
-            raise UserError(f"a table is for people: --output goes with {', '.join(FORMS[1:])}")
+            raise UserError(f"--output needs a format for programs: one of {', '.join(FORMS[1:])}")
         if self.form in _SERVED and self.query.partial:
-            raise UserError(f"{self.form} has no place to say what is missing: --partial goes with table, json, ndjson")
+            raise UserError(
+                f"--partial needs a format that can list missing data: table, json or ndjson, not {self.form}"
+            )
 
     def about(self, text: str) -> Asking:
         return replace(self, query=replace(self.query, text=text))
@@ -119,7 +123,7 @@ def _opened(path: Path | None) -> Iterator[Output]:
         if not direct:
             draft.replace(target)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
     finally:
         if not direct:
             draft.unlink(missing_ok=True)
@@ -131,7 +135,7 @@ def parameters(given: tuple[str, ...]) -> dict[str, Any]:
     for one in given:
         name, separator, value = one.partition("=")
         if not separator or not name.strip(":"):
-            raise UserError(f"--param {one!r} is not name=text, or name:=json")
+            raise UserError(f"--param {one!r}: write name=text, or name:=json")
         if name.endswith(":"):
             named[name[:-1]] = _json(one, value)
         else:
@@ -143,7 +147,7 @@ def _json(whole: str, value: str) -> Any:
     try:
         return json.loads(value)
     except json.JSONDecodeError as error:
-        raise UserError(f"--param {whole!r}: what follows := is not JSON: {error}") from error
+        raise UserError(f"--param {whole!r}: the text after := is not JSON: {error}") from error
 
 
 def _say(sentence: str) -> None:

@@ -36,7 +36,7 @@ class AzureQueue:
         found = _QUEUE.fullmatch(url.rstrip("/"))
         if not found:
             raise UserError(
-                f"azure_queue_url is not https://ACCOUNT.queue.core.windows.net/QUEUE: {url.partition('?')[0]!r}"
+                f"setting azure_queue_url {url.partition('?')[0]!r}: write https://ACCOUNT.queue.core.windows.net/QUEUE"
             )
         self.name = f"azure queue {found[1].rpartition('/')[2]}"
         self._url = url.rstrip("/")
@@ -45,9 +45,9 @@ class AzureQueue:
         try:
             self._key = base64.b64decode(options.get("account_key", ""), validate=True)
         except ValueError:
-            raise UserError(f"{self.name}: the option account_key is not base64") from None
+            raise UserError(f"{self.name}: option account_key is not base64") from None
         if bool(self._key) == bool(self._sas):
-            raise UserError(f"{self.name} needs one of the queue_options account_key and sas_token")
+            raise UserError(f"{self.name}: no credentials: set account_key or sas_token in queue_options")
         self._http = httpx.Client(timeout=httpx.Timeout(30, connect=5))
 
     def receive(self) -> list[Message]:
@@ -57,7 +57,7 @@ class AzureQueue:
             root = ElementTree.fromstring(answer)  # noqa: S314 - of the queue we were told to trust; expat bounds entities
             return [_message(found) for found in root.iter("QueueMessage")]
         except (ElementTree.ParseError, ValueError) as error:
-            raise Unavailable(f"{self.name} gave an answer that is not of a storage queue: {error}") from None
+            raise Unavailable(f"{self.name}: the answer is not that of a storage queue: {error}") from None
 
     def event(self, message: Message) -> object:
         """Event Grid writes base64 of its JSON; a person may have written the JSON itself."""
@@ -67,7 +67,7 @@ class AzureQueue:
         try:
             return parsed(base64.b64decode(text, validate=True))
         except ValueError:
-            raise UserError("it is neither JSON nor base64 of it") from None
+            raise UserError("neither JSON nor base64 of JSON") from None
 
     def delete(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -81,11 +81,11 @@ class AzureQueue:
         try:
             answer = self._http.request(method, url, params=parameters | self._sas, headers=headers)
         except httpx.HTTPError as error:
-            raise Unavailable(f"{self.name} cannot be reached: {error or type(error).__name__}") from None
+            raise Unavailable(f"cannot reach {self.name}: {error or type(error).__name__}") from None
         gone = method == "DELETE" and answer.status_code == httpx.codes.NOT_FOUND and "MessageNotFound" in answer.text
         if not answer.is_success and not gone:
             code = answer.headers.get("x-ms-error-code", "")
-            raise Unavailable(f"{self.name} answers {answer.status_code} {code} to {method}")
+            raise Unavailable(f"{self.name} returned {answer.status_code} {code} for {method}")
         return answer.content
 
     def _signature(self, method: str, path: str, parameters: dict[str, str], headers: dict[str, str]) -> str:
@@ -103,4 +103,4 @@ def _message(found: ElementTree.Element) -> Message:
     try:
         return Message(said["MessageId"], said["PopReceipt"], said["MessageText"], int(said["DequeueCount"]))
     except KeyError as error:
-        raise ValueError(f"a message without {error}") from None
+        raise ValueError(f"message has no {error}") from None

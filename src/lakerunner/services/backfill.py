@@ -179,13 +179,13 @@ def prefix_of(url: str, store_url: str) -> str:
     named, ours = urlsplit(url), urlsplit(store_url)
     if (named.scheme, named.netloc) != (ours.scheme, ours.netloc):
         raise UserError(
-            f"{url} is not in this lake's store {ours.scheme}://{ours.netloc}: objects are read from there alone. "
-            "Copy them there, or set --store"
+            f"{url} is not in the store of this lake, {ours.scheme}://{ours.netloc}: copy the "
+            "objects there, or set --store"
         )
     top = unquote(ours.path).strip("/")
     path = unquote(named.path).lstrip("/")
     if top and not f"{path}/".startswith(f"{top}/"):
-        raise UserError(f"{url} is not below this lake's store {store_url}")
+        raise UserError(f"{url} is not below the store of this lake, {store_url}")
     return path[len(top) :].lstrip("/") if top else path
 
 
@@ -193,7 +193,7 @@ def changed_between(since: str | None, until: str | None, now_ns: int) -> TimeRa
     start = _moment("--since", since, now_ns) if since else ALL_TIME.start_ns
     end = _moment("--until", until, now_ns) if until else ALL_TIME.end_ns
     if start >= end:
-        raise UserError(f"--since {since} is not before --until {until or 'the end of time'}")
+        raise UserError(f"--since {since} must be before --until {until or 'the end of time'}")
     return TimeRange(start, end)
 
 

@@ -147,9 +147,9 @@ def readable(delivery: Delivery, kind: type[M]) -> M | None:
     try:
         message = decode(delivery.payload)
         if not isinstance(message, kind):
-            raise Corrupt(f"a {type(message).__name__} where {kind.__name__} belongs")
+            raise Corrupt(f"got a {type(message).__name__}, expected {kind.__name__}")
     except Corrupt as error:
         meters.UNREADABLE.labels(delivery.topic).inc()
-        log.error("a message cannot be understood and is passed over", topic=delivery.topic, error=str(error))
+        log.error("unreadable message skipped", topic=delivery.topic, error=str(error))
         return None
     return message

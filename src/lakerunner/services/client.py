@@ -168,7 +168,10 @@ class Client:
                 for piece in response.iter_bytes():
                     output.write(piece)
             except httpx.RemoteProtocolError as error:
-                raise Unavailable(f"the query failed on its way, {form} is cut off: ndjson would say why") from error
+                raise Unavailable(
+                    f"the query failed while its answer was sent, and the {form} is cut off: use ndjson "
+                    "to see the reason"
+                ) from error
             warnings = response.headers.get(_WARNINGS)
             return Ended(degraded=response.headers.get(_DEGRADED), warnings=(warnings,) if warnings else ())
 
@@ -259,11 +262,11 @@ def _lines(response: httpx.Response) -> Generator[bytes]:
 
 
 def broken_off() -> Unavailable:
-    return Unavailable("the answer broke off before its end")
+    return Unavailable("the answer ended too early")
 
 
 def _error_in(response: httpx.Response) -> LakerunnerError:
     try:
         return error_from(orjson.loads(response.content)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return Unavailable(f"the API answered {response.status_code} without saying why")
+        return Unavailable(f"the API returned {response.status_code} without a reason")

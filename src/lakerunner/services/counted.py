@@ -24,12 +24,12 @@ def show_cardinality(answer: dict[str, Any], form: str, output: TextIO) -> None:
         rows = [{**one, "by window": bars(one["by_window"])} for one in answer["metrics"]]
         show_rows(("metric", "series", "now", "most", "by window"), rows, output)
     if answer["truncated"]:
-        output.write("there are more metrics: --limit\n")
+        output.write("more metrics exist: raise --limit\n")
     if answer["windows"]:
         first, last = answer["windows"][0]["end"], answer["windows"][-1]["end"]
         output.write(f"windows of {_width(answer['step'])}, ends {first[:19]}Z to {last[:19]}Z; {_tiers(answer)}\n")
         if not answer["windows"][-1]["over"]:
-            output.write("the last window is not over yet: it counts what there is so far; `now` is the one before\n")
+            output.write("the last window is not complete yet; `now` is the one before it\n")
     for warning in answer["warnings"]:
         output.write(f"warning: {drawn(warning)}\n")
     if answer["degraded"]:

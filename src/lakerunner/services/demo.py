@@ -104,7 +104,7 @@ class Known:
 
 QUESTIONS = (
     Question(
-        "Who logs how much, and who complains?",
+        "Which services log most, and which log errors?",
         """select service_name, count(*) as records, count(*) filter (where severity = 'ERROR') as errors
 from logs where collector = 'demo' and timestamp < make_timestamp_ns({until})
 group by 1 order by errors desc, records desc, 1""",
@@ -114,14 +114,14 @@ group by 1 order by errors desc, records desc, 1""",
         ),
     ),
     Question(
-        "When did it go wrong?",
+        "When did the errors occur?",
         """select date_trunc('minute', timestamp) as minute, count(*) as errors
 from logs where collector = 'demo' and severity = 'ERROR' and timestamp < make_timestamp_ns({until})
 group by 1 order by errors desc, 1 limit 5""",
         lambda rows, known: bool(rows) == bool(known.errors),
     ),
     Question(
-        "What do the errors say?",
+        "What are the errors?",
         """select fingerprint, service_name, count(*) as times, min(message) as example
 from logs where collector = 'demo' and severity = 'ERROR' and timestamp < make_timestamp_ns({until})
 group by 1, 2 order by times desc, 1 limit 5""",
@@ -130,7 +130,7 @@ group by 1, 2 order by times desc, 1 limit 5""",
         ),
     ),
     Question(
-        "Who is slow, and whose spans fail?",
+        "Which services are slow, and whose spans fail?",
         """select service_name, count(*) as spans, count(*) filter (where status_code = 2) as failed,
     round(quantile_cont(duration, 0.95) / 1e6, 1) as p95_ms
 from spans where collector = 'demo' and end_timestamp < make_timestamp_ns({until})
@@ -138,7 +138,7 @@ group by 1 order by failed desc, spans desc, 1""",
         lambda rows, known: {row["service_name"]: row["spans"] for row in rows} == known.spans,
     ),
     Question(
-        "What is measured?",
+        "Which metrics are there?",
         """select metric_name, metric_type, unit, count(distinct series) as series, count(*) as points
 from metrics where collector = 'demo' and timestamp < make_timestamp_ns({until})
 group by 1, 2, 3 order by 1""",
@@ -179,7 +179,7 @@ class Demo:
             windows = tuple((first, last) for first, last in found.pop("windows"))
             state = Progressed(windows=windows, **found)
         except (orjson.JSONDecodeError, TypeError, KeyError, ValueError) as error:
-            raise UserError(f"{saved} is damaged ({error}): delete it, or take another --home") from error
+            raise UserError(f"{saved} is damaged ({error}): delete it, or choose another --home") from error
         # After a long pause the shop is not played through it all: a new window opens.
         paused = state.aim_ns == state.until_ns and state.until_ns < start
         return replace(state, windows=(*state.windows, (start, start)), aim_ns=start) if paused else state
@@ -199,7 +199,7 @@ class Demo:
             task = bar.add_task("ingesting", total=None)
             while not self._all_ended(parts, bar, task):
                 if time.monotonic() > deadline:
-                    raise UserError(f"ingest did not end within {_INGEST_SECONDS} s: see the log")
+                    raise UserError(f"ingest did not finish within {_INGEST_SECONDS} s: see the log")
                 if parts.runtime.stopping.wait(0.2):
                     return False
         return True
@@ -249,11 +249,12 @@ def ask(client: Client, state: Progressed, console: Console) -> bool:
         show_rows(answer.columns, rows, sys.stdout)
         if not question.right(rows, known):
             right = False
-            console.print("[red]This is not what the shop wrote.[/red]")
+            console.print("[red]This differs from what the shop wrote.[/red]")
     if right:
         console.print(
-            f"All answers are right: {sum(known.records.values())} log records, {sum(known.spans.values())} spans and "
-            f"{known.points} metric points, each there once.",
+            f"All answers are correct: {sum(known.records.values())} log records, "
+            f"{sum(known.spans.values())} spans and {known.points} metric points, each stored "
+            "once.",
             highlight=False,
         )
     return right
@@ -269,7 +270,7 @@ def _invite(console: Console, url: str, home: Path) -> None:
     trust = f" --cacert {home / CERTIFICATE}" if url.startswith("https:") else ""
     console.print(
         f"""
-The shop goes on, and so does the lake. Ask more, in another terminal:
+The shop and the lake keep running. Query them from another terminal:
   .venv/bin/lakerunner sql --home {home} "select service_name, count(*) from logs group by 1"
   .venv/bin/lakerunner promql --home {home} "sum by (job) (rate(shop_requests_total[5m]))"
   curl -s{trust} {url}/api/v1/sql -H 'content-type: application/json' -d '{{"query": "select count(*) as n from logs"}}'

@@ -114,8 +114,8 @@ def check_organization(settings: Settings, lake: Lake, scope: Scope, found: Find
 
 def _check_unplaced(index: Index, found: Findings) -> None:
     if count := index.inspect.unplaced():
-        what = f"{count} raw objects belong to no organization that we know"
-        to_do = "`lakerunner orgs create` makes it known, then send them again with `lakerunner objects --retry`"
+        what = f"{count} raw objects belong to an unknown organization"
+        to_do = "create it with `lakerunner orgs create`, then run `lakerunner objects --retry`"
         found.add(Finding("sources", NOTE, "", what, "lrdb.source_objects", to_do))
 
 
@@ -130,13 +130,13 @@ def show(found: Findings, seed: int, asked: Asked, output: TextIO) -> None:
         output.write(f"{plural(left_out, 'more finding')} not shown\n")
     output.write("looked at: " + ", ".join(f"{what} {count}" for what, count in found.looked_at.items()) + "\n")
     if not asked.deep:
-        output.write(f"samples were drawn with --seed {seed}; --deep looks at everything\n")
+        output.write(f"the sample was drawn with --seed {seed}; --deep checks everything\n")
     for said in found.unchecked:
         output.write(f"NOT CHECKED: {drawn(said)}\n")
     errors, notes = found.counts[ERROR], found.counts[NOTE]
     verdict = f"{errors} error{'' if errors == 1 else 's'}" if errors else "no errors"
     output.write(f"{verdict}, {notes} note{'' if notes == 1 else 's'}")
-    output.write("; not all could be checked\n" if found.unchecked else "\n")
+    output.write("; the check is incomplete\n" if found.unchecked else "\n")
 
 
 def in_order(found: Findings) -> list[Finding]:

@@ -25,6 +25,7 @@ ADDRESS = "address"
 TOKEN = "token"  # noqa: S105 - the name of its file
 CERTIFICATE = "certificate"
 POSTGRES = "postgres"
+RESTORING = "restoring"  # where `lakerunner restore` makes the lake before it moves up
 _LOCK = "lock"
 _CLOSED, _PASSABLE = 0o700, 0o711
 _OURS = frozenset(
@@ -51,7 +52,8 @@ def make_private(home: Path, *, embedded: bool) -> None:
         entries = {entry.name for entry in home.iterdir()}
         if status.st_uid != os.geteuid() or (entries and not entries & _OURS):
             log.warning(
-                "others may look into the home: its mode is left as it is, since it is not ours alone",
+                "home is accessible to other users; its mode was not changed, because it belongs to "
+                "another user or holds other files",
                 home=str(home),
                 mode=f"{stat.S_IMODE(status.st_mode):04o}",
             )
@@ -81,10 +83,10 @@ class Home:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(self._lock, 20, 0).decode().strip() or "of an unknown id"
+            holder = os.pread(self._lock, 20, 0).decode().strip() or "with an unknown id"
             os.close(self._lock)
             raise UserError(
-                f"process {holder} runs with home {directory} already: stop it, or take another --home"
+                f"process {holder} already runs with home {directory}: stop it, or choose another --home"
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -117,15 +119,28 @@ class NoLake(NotFound):
 
     def __init__(self, home: Path) -> None:
         super().__init__(
-            f"there is no lake in {home.absolute()}: start one with `lakerunner up`, or name the home of yours with "
-            "--home or LAKERUNNER_HOME, or its PostgreSQL server with DATABASE_URL"
+            f"no lake found in {home.absolute()}: start one with `lakerunner up`, or name the "
+            "home of yours with --home or LAKERUNNER_HOME, or its PostgreSQL server with "
+            "DATABASE_URL"
         )
 
 
 def require_lake(settings: Settings) -> None:
-    """NoLake if neither a server is named nor an embedded one was ever started in the home."""
+    """NoLake if neither a server is named nor an embedded one was ever started in the home; UserError if it is only
+    half restored."""
+    refuse_half_restored(settings.home)
     if not settings.database_url and not (settings.home / POSTGRES / "data").is_dir():
         raise NoLake(settings.home)
+
+
+def refuse_half_restored(home: Path) -> None:
+    """UserError while a restore into this home runs, or after one was killed: an empty lake must not start instead."""
+    if (home / RESTORING).exists():
+        raise UserError(
+            f"the restore into {home.absolute()} is not finished: {RESTORING} is still in it. If "
+            "no restore is running, run `lakerunner restore` again with the same --home. To "
+            "start an empty lake instead, remove everything in it first"
+        )
 
 
 def holder_of(directory: Path) -> str:
@@ -137,7 +152,7 @@ def holder_of(directory: Path) -> str:
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return os.pread(lock, 20, 0).decode().strip() or "of an unknown id"
+        return os.pread(lock, 20, 0).decode().strip() or "with an unknown id"
     finally:
         os.close(lock)
     return ""

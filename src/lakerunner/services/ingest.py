@@ -105,7 +105,7 @@ class Ingest:
                     return ingest_box(session, box, parts.address, parts.limits, parts.mappings)
                 except Crashed as error:
                     probe(session)
-                    log.warning("a worker died at a box", objects=len(box.sources), error=str(error))
+                    log.warning("a worker died while processing a box", objects=len(box.sources), error=str(error))
                     return None
         except Unavailable:
             self._sources.give_back(identities)
@@ -116,7 +116,7 @@ class Ingest:
             self._parts.index.commit(replace(commit_of(result), rerouted=_rerouted(box, result)))
         except Conflict:
             self._sources.give_back([source.identity for source in box.sources])
-            log.debug("another worker was first, doing the box again without what is done", objects=len(box.sources))
+            log.debug("another worker committed first; processing the rest of the box", objects=len(box.sources))
             return False
         return True
 
@@ -186,6 +186,6 @@ def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
             "object read in part", key=source.key, lines=rejects.lines, rejected=rejects.count, first=str(rejects)
         )
     for source, signal in result.rerouted:
-        log.info("object announced as of another signal", key=source.key, signal=signal)
+        log.info("object has another signal, announced again", key=source.key, signal=signal)
     for source, reason in result.failed:
         log.warning("object set aside", key=source.key, reason=reason)

@@ -8,9 +8,9 @@ from prometheus_client import Counter, Gauge, Histogram
 _ANSWER_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 ANNOUNCED = Counter("lakerunner_objects_announced", "Raw objects newly recorded", ["signal"])
-NOTIFICATIONS = Counter("lakerunner_notifications", "Messages of a queue that were done with and deleted", ["provider"])
-FOREIGN = Counter("lakerunner_notifications_foreign", "Objects of other buckets that a queue named", ["provider"])
-POISON = Counter("lakerunner_notifications_poison", "Receives of messages that are no notification", ["provider"])
+NOTIFICATIONS = Counter("lakerunner_notifications", "Messages of a queue that were processed and deleted", ["provider"])
+FOREIGN = Counter("lakerunner_notifications_foreign", "Objects of other buckets in messages of a queue", ["provider"])
+POISON = Counter("lakerunner_notifications_poison", "Messages received that are not notifications", ["provider"])
 ENDED = Counter("lakerunner_objects_ended", "Raw objects finished", ["signal", "state"])
 REJECTED = Counter("lakerunner_lines_rejected", "Lines of raw objects that could not be read", ["signal"])
 ROWS = Counter("lakerunner_rows_ingested", "Rows committed", ["signal"])
@@ -19,7 +19,7 @@ SEGMENT_BYTES = Counter("lakerunner_segment_bytes", "Bytes of committed segments
 RAW_BYTES = Counter("lakerunner_raw_bytes", "Bytes of raw objects ingested, as stored", ["signal"])
 BOXES = Counter("lakerunner_boxes_closed", "Boxes put on the bus", ["signal", "work"])
 RELAYED = Counter("lakerunner_outbox_relayed", "Messages published from the outbox")
-UNREADABLE = Counter("lakerunner_messages_unreadable", "Messages dropped because they cannot be understood", ["topic"])
+UNREADABLE = Counter("lakerunner_messages_unreadable", "Messages dropped because they cannot be decoded", ["topic"])
 INGEST_LAG = Histogram(
     "lakerunner_ingest_lag_seconds",
     "From the last change of a raw object to the commit of its rows",
@@ -33,34 +33,36 @@ BOX_SECONDS = Histogram(
     buckets=(0.25, 0.5, 1, 2, 5, 10, 30, 60, 300),
 )
 
-MERGED = Counter("lakerunner_segments_merged", "Segments that a merge has replaced", ["signal"])
-MERGE_READ_BYTES = Counter("lakerunner_merge_read_bytes", "Bytes of segments that merges have replaced", ["signal"])
+MERGED = Counter("lakerunner_segments_merged", "Segments replaced by merges", ["signal"])
+MERGE_READ_BYTES = Counter("lakerunner_merge_read_bytes", "Bytes of segments replaced by merges", ["signal"])
 # Write amplification is (lakerunner_segment_bytes + lakerunner_merge_written_bytes) / lakerunner_segment_bytes.
-MERGE_WRITTEN_BYTES = Counter("lakerunner_merge_written_bytes", "Bytes of segments that merges have made", ["signal"])
-ROLLED = Counter("lakerunner_segments_rolled", "Segments whose rows a tier has got", ["tier"])
-ROLLUP_ROWS = Counter("lakerunner_rollup_rows", "Rows of windows committed, those made again too", ["tier"])
-ROLLUP_BYTES = Counter("lakerunner_rollup_bytes", "Bytes of segments of windows committed", ["tier"])
+MERGE_WRITTEN_BYTES = Counter("lakerunner_merge_written_bytes", "Bytes of segments created by merges", ["signal"])
+ROLLED = Counter("lakerunner_segments_rolled", "Segments rolled up to a tier", ["tier"])
+ROLLUP_ROWS = Counter("lakerunner_rollup_rows", "Rows of windows committed, including windows computed again", ["tier"])
+ROLLUP_BYTES = Counter("lakerunner_rollup_bytes", "Bytes of window segments committed", ["tier"])
 WORK_SECONDS = Histogram(
     "lakerunner_work_seconds",
-    "Of the job that a merge or rollup was part of, and its commit",
+    "Duration of the job of a merge or rollup, and its commit",
     ["work"],
     buckets=(0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800),
 )
-WORK_CONFLICTS = Counter("lakerunner_work_conflicts", "Merges and rollups that others were first at", ["work"])
-WORK_FAILURES = Counter("lakerunner_work_failures", "Merges and rollups that failed, each time", ["work"])
-SEGMENTS_ASIDE = Counter("lakerunner_segments_set_aside", "Segments that could not be read and are set aside", ["work"])
+WORK_CONFLICTS = Counter(
+    "lakerunner_work_conflicts", "Merges and rollups that another worker committed first", ["work"]
+)
+WORK_FAILURES = Counter("lakerunner_work_failures", "Failed attempts of merges and rollups", ["work"])
+SEGMENTS_ASIDE = Counter("lakerunner_segments_set_aside", "Segments set aside because they cannot be read", ["work"])
 REMINDED = Counter("lakerunner_segments_reminded", "Segments overdue for a merge or rollup, queued again", ["work"])
 LIVE_SEGMENTS = Gauge("lakerunner_live_segments", "Live segments in the index", ["signal", "tier", "level"])
 SEGMENTS_PER_HOUR = Gauge(
     "lakerunner_live_segments_per_hour",
-    "Live segments per hour of data, of the last day, in hours that have any",
+    "Live segments per hour of data of the last day, hours without data left out",
     ["signal", "tier", "level"],
 )
 FAILED_WORK = Gauge(
-    "lakerunner_failed_work", "Merges and rollups that failed and wait, or are set aside", ["topic", "state"]
+    "lakerunner_failed_work", "Failed merges and rollups that wait or are set aside", ["topic", "state"]
 )
 ROLLUP_LAG = Gauge(
-    "lakerunner_rollup_lag_seconds", "How long the oldest segment of a tier waits for the next", ["tier"]
+    "lakerunner_rollup_lag_seconds", "Age of the oldest segment of a tier that waits for its rollup", ["tier"]
 )
 SWEEPS = Counter("lakerunner_sweeps", "Sweeps that this process has ended")
 SWEPT_OBJECTS = Counter("lakerunner_swept_objects", "Objects that the sweeper deleted", ["kind"])

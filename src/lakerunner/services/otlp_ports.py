@@ -56,4 +56,4 @@ def _open_http(host: str, port: int, runtime: Runtime, serve: Callable[..., Http
 
 
 def _left(port: int, setting: str) -> str:
-    return f"off: port {port} is in use. Set {variable_of(setting)} to another"
+    return f"off: port {port} is in use. Set {variable_of(setting)} to another port"

@@ -254,5 +254,6 @@ def open_query_limits(settings: Settings) -> QueryLimits:
 def refuse_open_worker(settings: Settings, loopback: bool) -> None:
     if not loopback and not settings.worker_key:
         raise UserError(
-            "a query worker beyond loopback needs a secret: set LAKERUNNER_WORKER_KEY, the same on query-api"
+            "a query worker on other hosts than loopback needs a secret: set "
+            "LAKERUNNER_WORKER_KEY to the same value here and on query-api"
         )

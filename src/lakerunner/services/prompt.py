@@ -24,15 +24,15 @@ from lakerunner.services.show import error_text, show_rows
 from lakerunner.services.statements import ends_inside, split_statements
 
 HISTORY_LINES = 2000
-HELP = r"""SELECT ...;       ask; a statement ends with a semicolon and may have many lines
-\d, \dt           the tables; so does SHOW TABLES;
-\d TABLE          its columns, their types and what they mean; DESCRIBE TABLE; lists its attributes too
-\format [FORMAT]  how answers are shown: table, json, ndjson or csv
-\timing           whether to say how long an answer took
-\?                this; commands may stand between the lines of a statement
-\q                leave (so does Ctrl-D)
+HELP = r"""SELECT ...;       run a query; it ends with a semicolon and may have many lines
+\d, \dt           list the tables, as SHOW TABLES; does
+\d TABLE          list its columns with types and descriptions; DESCRIBE TABLE; also lists its attributes
+\format [FORMAT]  format of answers: table, json, ndjson or csv
+\timing           show how long each query took, on or off
+\?                this help; commands are also taken between the lines of a statement
+\q                quit (so does Ctrl-D)
 
-Ctrl-C stops the running query, or forgets what was typed. Tab completes names."""
+Ctrl-C stops the running query, or clears the input. Tab completes names."""
 
 
 class Prompt:
@@ -54,7 +54,7 @@ class Prompt:
 
     def run(self) -> None:
         """Until the user leaves."""
-        _say(rf"Lakerunner at {self._client.url}. \? helps, \q leaves.")
+        _say(rf"Lakerunner at {self._client.url}. \? shows help, \q quits.")
         with self._interrupt.listening(), suppress(EOFError):
             while True:
                 self._turn()
@@ -102,7 +102,7 @@ class Prompt:
         name, _, argument = line.partition(" ")
         try:
             if name not in self._commands:
-                raise UserError(rf"there is no \{name}: \? lists the commands")
+                raise UserError(rf"unknown command \{name}: \? lists the commands")
             self._commands[name](argument.strip().rstrip(";"))
         except LakerunnerError as error:
             _say(drawn(f"error: {error}"))
@@ -115,13 +115,13 @@ class Prompt:
             show_rows(["name", "type", "description"], tables[name.lower()]["columns"], sys.stdout)
         else:
             near = get_close_matches(name.lower(), tables, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(tables)}"
-            raise UserError(f"there is no table {name!r}: {hint}")
+            hint = f"did you mean {near[0]}?" if near else f"tables are {', '.join(tables)}"
+            raise UserError(f"unknown table {name!r}: {hint}")
 
     def _format(self, form: str) -> None:
         able = [one for one in FORMS if one not in BINARY]
         if form and form not in able:
-            raise UserError(f"there is no format {form!r} here: it is one of {', '.join(able)}")
+            raise UserError(f"unknown format {form!r}: use one of {', '.join(able)}")
         self._asking = replace(self._asking, form=form or self._asking.form)
         _say(f"answers are shown as {self._asking.form}")
 
@@ -160,7 +160,7 @@ def _keep(history: Path) -> None:
         readline.write_history_file(history)
         history.chmod(0o600)
     except OSError as error:
-        _say(f"the history could not be kept in {history}: {error.strerror}")
+        _say(f"cannot write the history to {history}: {error.strerror}")
 
 
 class _Names:

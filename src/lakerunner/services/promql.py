@@ -238,9 +238,9 @@ def question_of(text: str, options: Mapping[str, Any]) -> Question:
     start, end, time = (options[name] or "" for name in ("start", "end", "time"))
     instant = bool(options["instant"] or time)
     if instant and (start or options["step"]):
-        raise UserError("an instant has one --time: --start and --step are of a range")
+        raise UserError("--instant takes one --time: --start and --step need a range")
     if time and end:
-        raise UserError("--time and --end are both there: give one of them")
+        raise UserError("--time and --end are both given: give only one of them")
     return Question(
         text,
         start,

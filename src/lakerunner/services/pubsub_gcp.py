@@ -29,7 +29,7 @@ class PubsubQueue:
 
     def __init__(self, subscription: str, endpoint: str) -> None:
         if not _SUBSCRIPTION.fullmatch(subscription):
-            raise UserError(f"pubsub_subscription {subscription!r} is not projects/PROJECT/subscriptions/NAME")
+            raise UserError(f"setting pubsub_subscription {subscription!r}: write projects/PROJECT/subscriptions/NAME")
         self.name = f"pubsub {subscription.rpartition('/')[2]}"
         self._url = f"{(endpoint or _GOOGLE).rstrip('/')}/v1/{subscription}"
         self._authorization = _no_token if endpoint else google_token(self.name)
@@ -40,7 +40,7 @@ class PubsubQueue:
         try:
             return [_message(received) for received in answer.get("receivedMessages", [])]
         except (KeyError, TypeError, AttributeError):
-            raise Unavailable(f"{self.name} gave an answer to pull that is not of Pub/Sub") from None
+            raise Unavailable(f"{self.name}: the answer to pull is not that of Pub/Sub") from None
 
     def event(self, message: Message) -> object:
         return {"message": orjson.loads(message.body)}
@@ -54,13 +54,13 @@ class PubsubQueue:
         except httpx.HTTPError as error:
             if action == "pull" and isinstance(error, httpx.ReadTimeout):
                 return {}  # nothing came
-            raise Unavailable(f"{self.name} cannot be reached: {error or type(error).__name__}") from None
+            raise Unavailable(f"cannot reach {self.name}: {error or type(error).__name__}") from None
         if answer.status_code != httpx.codes.OK:
-            raise Unavailable(f"{self.name} answers {answer.status_code} to {action}: {answer.text[:300]}")
+            raise Unavailable(f"{self.name} returned {answer.status_code} for {action}: {answer.text[:300]}")
         try:
             found: dict[str, Any] = orjson.loads(answer.content or b"{}")
         except orjson.JSONDecodeError:
-            raise Unavailable(f"{self.name} does not answer with JSON: is this Pub/Sub?") from None
+            raise Unavailable(f"{self.name} did not return JSON: check that it is Pub/Sub") from None
         return found
 
 
@@ -80,7 +80,7 @@ def google_token(name: str) -> Callable[[], dict[str, str]]:
     try:
         credentials, _ = google.auth.default(scopes=[_SCOPE])
     except DefaultCredentialsError as error:
-        raise UserError(f"{name} needs Google credentials, and there are none: {error}") from None
+        raise UserError(f"{name}: no Google credentials found: {error}") from None
     request = Request(urllib3.PoolManager())  # type: ignore[no-untyped-call]
 
     def authorization() -> dict[str, str]:
@@ -88,7 +88,7 @@ def google_token(name: str) -> Callable[[], dict[str, str]]:
             if not credentials.valid:
                 credentials.refresh(request)  # type: ignore[no-untyped-call]
         except GoogleAuthError as error:
-            raise Unavailable(f"{name}: Google gives no token: {error}") from None
+            raise Unavailable(f"{name}: no token from Google: {error}") from None
         return {"authorization": f"Bearer {credentials.token}"}
 
     return authorization

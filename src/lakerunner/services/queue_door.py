@@ -97,7 +97,7 @@ class QueueDoor:
                 if self._notified.is_foreign(created):
                     meters.FOREIGN.labels(self._queue.provider).inc()
                     log.warning(
-                        "a notification names another bucket",
+                        "notification names another bucket",
                         queue=self._queue.name,
                         bucket=created.bucket,
                         id=message.id,
@@ -114,7 +114,7 @@ class QueueDoor:
         over = poison.receives is None or poison.receives >= POISON_RECEIVES
         meters.POISON.labels(self._queue.provider).inc()
         log.warning(
-            "a message is not a notification",
+            "message is not a notification",
             queue=self._queue.name,
             id=poison.id,
             reason=reason,

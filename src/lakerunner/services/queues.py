@@ -37,8 +37,8 @@ def check_queue_options(settings: Settings) -> None:
     known = {option for takes, _ in _named(settings) for option in takes}
     unknown = sorted(settings.queue_options.keys() - known)
     if unknown:
-        words = ", ".join(sorted(known)) or "none, since no queue that takes some is named"
-        raise UserError(f"setting queue_options has {unknown[0]!r}: known are {words}")
+        words = ", ".join(sorted(known)) or "none, because no queue that takes options is set"
+        raise UserError(f"setting queue_options: unknown option {unknown[0]!r}; known options: {words}")
 
 
 def _named(settings: Settings) -> list[tuple[Collection[str], Open]]:

@@ -26,7 +26,7 @@ class Requeue:
         if ids:
             unknown = set(ids) - {work.id for work in works} - {str(one.id) for one in aside}
             if unknown:
-                raise NotFound(f"there is no failed work and no segment set aside of the id {min(unknown)!r}")
+                raise NotFound(f"no failed work and no segment set aside has the id {min(unknown)!r}")
             works = [work for work in works if work.id in ids]
         of_works = {id_ for work in works for id_ in _segments_of(work)}
         back = [one for one in aside if not ids or str(one.id) in ids or one.id in of_works]

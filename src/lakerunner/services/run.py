@@ -12,7 +12,7 @@ from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.failpoint import arm
 from lakerunner.objects.open import open_store
 from lakerunner.services.ground import store_address
-from lakerunner.services.home import Home, make_private
+from lakerunner.services.home import Home, make_private, refuse_half_restored
 from lakerunner.services.parts import Parts, open_parts
 from lakerunner.services.preflight import WORKER
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
@@ -35,6 +35,7 @@ def run_parts(settings: Settings, names: Sequence[str], then: Callable[[Parts, s
     base URL; when it returns the process stops, with exit code 1 if it returned False."""
     with _running("up" if len(names) > 1 else names[0]) as process:
         runtime = process.runtime
+        refuse_half_restored(settings.home)
         make_private(settings.home, embedded=not settings.database_url)
         arm(settings.failpoint)
         certificate = load_certificate(settings)

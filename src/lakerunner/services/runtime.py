@@ -72,7 +72,7 @@ class Runtime:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                self.log.warning("a loop did not end in time", loop=thread.name)
+                self.log.warning("loop did not end in time", loop=thread.name)
         for name, close in reversed(self._closers):
             self._quietly(name, close)
         self.log.milestone("stopped")
@@ -88,7 +88,7 @@ class Runtime:
         try:
             close()
         except Exception as error:  # noqa: BLE001 - shutdown goes on whatever one part says; it is reported
-            self.log.warning("a part did not close cleanly", part=name, error=str(error))
+            self.log.warning("part did not close cleanly", part=name, error=str(error))
 
     def _run(self, name: str, step: Callable[[], None]) -> None:
         pause = _FIRST_PAUSE
@@ -104,9 +104,9 @@ class Runtime:
                 pause = min(pause * 2, _LONGEST_PAUSE)
             except Exception as error:  # noqa: BLE001 - a bug: reported with its trace, and the process stops
                 if self.stopping.is_set():
-                    self.log.debug("a loop ended while stopping", loop=name, error=str(error))
+                    self.log.debug("loop ended with an error while stopping", loop=name, error=str(error))
                     return
-                self.log.error("a loop failed", trace=True, loop=name)
+                self.log.error("loop failed", trace=True, loop=name)
                 self.fail(name, str(error))
             else:
                 pause = _FIRST_PAUSE

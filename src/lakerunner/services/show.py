@@ -27,7 +27,7 @@ def table_rows(answer: Rows) -> list[Row]:
     rows: list[Row] = []
     for row in answer:
         if len(rows) == TABLE_ROWS:
-            raise UserError(f"more than {TABLE_ROWS} rows are no table: add a LIMIT, or use --format ndjson")
+            raise UserError(f"more than {TABLE_ROWS} rows do not fit in a table: add a LIMIT, or use --format ndjson")
         rows.append(row)
     return rows
 

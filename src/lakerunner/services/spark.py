@@ -92,7 +92,7 @@ class ProcessSpark:
         try:
             return self._opened()
         except UserError as error:  # the settings were good enough before: the machine has to recover
-            raise Unavailable(f"Spark cannot be started again: {error}") from error
+            raise Unavailable(f"cannot start Spark again: {error}") from error
 
     def _opened(self) -> SparkSession:
         """Open a session in a thread of its own: if the process stops meanwhile, its JVM is ended at once."""

@@ -35,7 +35,9 @@ class SqsQueue:
         from botocore.session import get_session
 
         if not url.startswith(("https://", "http://")):
-            raise UserError(f"sqs_queue_url {url!r} is not the URL of a queue: https://sqs.REGION.amazonaws.com/...")
+            raise UserError(
+                f"setting sqs_queue_url {url!r} is not the URL of a queue: write https://sqs.REGION.amazonaws.com/..."
+            )
         self.name = f"sqs {url.rpartition('/')[2]}"
         self._url = url
         self._failures = (BotoCoreError, ClientError)
@@ -46,7 +48,7 @@ class SqsQueue:
         try:
             self._client = get_session().create_client("sqs", config=config, **arguments)
         except (BotoCoreError, ValueError) as error:
-            raise UserError(f"{self.name} cannot be opened: {error}") from None
+            raise UserError(f"cannot open {self.name}: {error}") from None
 
     def receive(self) -> list[Message]:
         answer = self._ask(

@@ -49,7 +49,7 @@ def chores_of(
     """All of a sweep, in their order: what expires now has its grace time before it. UserError for settings that make
     no sense."""
     if settings.sweep_grace_seconds < 0 or settings.sweep_seconds <= 0:
-        raise UserError("settings sweep_grace_seconds and sweep_seconds are times: 0 or more, and more than 0")
+        raise UserError("sweep_grace_seconds must be 0 or more, and sweep_seconds more than 0")
     grace_ns = int(settings.sweep_grace_seconds * SECOND_NS)
     raw_ns = raw_retention_ns(settings.raw_retention)
     raw = () if raw_ns is None else (RawObjects(index, store, settings.routes, raw_ns),)
@@ -88,7 +88,7 @@ def _gone_through(chores: Sequence[Chore], now_ns: int, watch: Watch, *, take: b
                     _take(chore, [one for one in found.findings if one.goes and one.kind == kind], now_ns, report)
         except LakerunnerError as error:
             report.failures.append((chore.name, str(error)))
-            log.warning("a part of the sweep failed", chore=chore.name, error=str(error))
+            log.warning("part of the sweep failed", chore=chore.name, error=str(error))
     return report
 
 
@@ -139,7 +139,7 @@ class Sweeper:
     def _sweep(self) -> None:
         with self._index.sweep.alone(this_process()) as lock:
             if lock is None:
-                log.debug("another sweeper is at work", who=self._index.sweep.sweeping())
+                log.debug("another sweeper is running", who=self._index.sweep.sweeping())
                 return
             report = sweep(
                 self._chores,

@@ -173,5 +173,5 @@ def _say(work: str, told: Sequence[Group]) -> int:
     segments = sum(len(group.segments) for group in told)
     if segments:
         meters.REMINDED.labels(work).inc(segments)
-        log.info("segments are overdue and queued again", work=work, segments=segments)
+        log.info("overdue segments queued again", work=work, segments=segments)
     return segments

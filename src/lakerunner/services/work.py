@@ -148,7 +148,7 @@ class Worker(Generic[B, W]):
         try:
             box = decode(work.payload)
         except Corrupt as error:
-            log.error("failed work of another version is dropped", work=work.id, error=str(error))
+            log.error("failed work of another version dropped", work=work.id, error=str(error))
             box = None
         if isinstance(box, self._kind.box):
             self._in_hand.append(_Task(box, failed=work))
@@ -182,7 +182,7 @@ class Worker(Generic[B, W]):
                 raise
             self._parts.probe()  # if workers as such live, the work is to blame
             is_bug = not isinstance(error, Crashed)
-            log.error("a job failed", trace=is_bug, work=self._kind.name, works=len(works), error=str(error))
+            log.error("job failed", trace=is_bug, work=self._kind.name, works=len(works), error=str(error))
             if len(works) > 1:
                 return [self._run([work])[0] for work in works]
             return [Outcome((), error=f"{type(error).__name__}: {error}")]
@@ -206,12 +206,12 @@ class Worker(Generic[B, W]):
         return True
 
     def _conflicted(self, task: _Task[B], work: W, reason: str) -> bool:
-        log.debug("others were first, looking again", work=self._kind.name, reason=reason)
+        log.debug("another worker committed first; checking again", work=self._kind.name, reason=reason)
         meters.WORK_CONFLICTS.labels(self._kind.name).inc()
         task.conflicts += 1
         if task.conflicts < _CONFLICTS:
             return False
-        self._fail(task, work, f"{task.conflicts} times others were first: {reason}")
+        self._fail(task, work, f"another worker committed first, {task.conflicts} times: {reason}")
         return True
 
     def _set_aside(self, organization: UUID, segment: UUID, reason: str) -> None:

@@ -162,7 +162,7 @@ def test_a_damaged_table_is_refused_by_name(case: Ingested) -> None:
 
 def test_a_series_that_no_table_has_is_refused(case: Ingested) -> None:
     table = pq.read_table(io.BytesIO(case.files[case.parts[1].side_path(SERIES)]))
-    assert "is in none of the tables of series" in refused(case, written(table.slice(0, 0)), Corrupt)
+    assert "is missing from the tables of series" in refused(case, written(table.slice(0, 0)), Corrupt)
 
 
 def test_many_series_take_no_loop() -> None:

@@ -24,8 +24,8 @@ def format_named(name: str) -> Format:
     if name in FORMATS:
         return FORMATS[name]
     near = get_close_matches(name, FORMATS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(FORMATS)}"
-    raise UserError(f"there is no format {name!r}: {hint}")
+    hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(FORMATS)}"
+    raise UserError(f"unknown format {name!r}: {hint}")
 
 
 def format_accepted(accept: str) -> Format:
@@ -36,7 +36,9 @@ def format_accepted(accept: str) -> Format:
             return _BY_MEDIA_TYPE[media_type]
         if media_type in _ANY:
             return JSON
-    raise HTTPException(406, f"Accept {accept!r} is not served here: ask for {', '.join(_BY_MEDIA_TYPE)}")
+    raise HTTPException(
+        406, f"none of the types in Accept {accept!r} is supported: request one of {', '.join(_BY_MEDIA_TYPE)}"
+    )
 
 
 def _liking(media_type: str) -> float:

@@ -67,7 +67,8 @@ def closing(account: Account) -> dict[str, Any]:
 
 def too_large(what: str, max_bytes: int) -> TooLarge:
     return TooLarge(
-        f"the answer is larger than {max_bytes} bytes as {what}: add a LIMIT, or stream it, e.g. as ndjson or arrow"
+        f"the answer as {what} is larger than {max_bytes} bytes: add a LIMIT, or stream it, "
+        "for example as ndjson or arrow"
     )
 
 
@@ -109,7 +110,7 @@ def written(answer: Answer, write: Callable[[pa.RecordBatch], T]) -> AsyncGenera
 def log_bug(error: Exception) -> None:
     """What the error tree does not know is a bug; the client is not told its details."""
     if not isinstance(error, LakerunnerError | Broken):
-        _logger.error("a query failed", exc_info=error)
+        _logger.error("query failed", exc_info=error)
 
 
 def _one_line(text: str) -> str:

@@ -40,7 +40,7 @@ class _File:
         try:
             self._writer = pq.ParquetWriter(self._buffer, schema, compression="zstd")
         except pa.ArrowNotImplementedError as error:
-            raise UserError(f"the answer has no form in Parquet: {error}. Cast the column to VARCHAR") from error
+            raise UserError(f"cannot write the answer as Parquet: {error}. Cast the column to VARCHAR") from error
 
     def add(self, batch: pa.RecordBatch) -> int:
         """How many rows were added."""

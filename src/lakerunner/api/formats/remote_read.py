@@ -68,7 +68,7 @@ def read_response(results: Iterable[Samples]) -> bytes:
 def _check_size(size: int) -> None:
     if size > MAX_BYTES:
         limit = f"{MAX_BYTES >> 20} MiB"
-        raise TooLarge(f"the answer of remote read is larger than {limit}: ask for fewer series or less time")
+        raise TooLarge(f"the answer of remote read is larger than {limit}: request fewer series or a shorter time")
 
 
 # ---- what is asked
@@ -94,7 +94,7 @@ def _matcher(data: bytes) -> Matcher:
         elif field in texts:
             texts[field] = _text(value)
     if not 0 <= kind < len(_OPS):
-        raise UserError(f"remote read: matcher type {kind} is unknown")
+        raise UserError(f"remote read: unknown matcher type {kind}")
     matcher = Matcher(texts[2], _OPS[kind], texts[3])
     if matcher.op in ("=~", "!~"):
         compiled(matcher.value)  # UserError for one that is wrong

@@ -36,7 +36,10 @@ _ERRORS: dict[str, type[LakerunnerError]] = {
 def send(connection: socket.socket, kind: bytes, content: bytes | memoryview = b"") -> None:
     """Send one frame. TooLarge if it is longer than a frame may be."""
     if len(content) > MAX_BYTES:
-        raise TooLarge(f"{len(content)} bytes are more than Spark can hand over at once, {MAX_BYTES}: ask for less")
+        raise TooLarge(
+            f"{len(content)} bytes are more than Spark can hand over at once ({MAX_BYTES}): "
+            "select fewer rows or columns"
+        )
     send_frame(connection, kind, content)
 
 
@@ -54,9 +57,9 @@ def rows_of(content: bytearray, schema: pa.Schema) -> list[pa.RecordBatch]:
         table = pa.ipc.open_stream(pa.py_buffer(content)).read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
-        raise Crashed(f"Spark for queries sent rows that cannot be read: {error}") from None
+        raise Crashed(f"cannot read the rows that Spark for queries sent: {error}") from None
     if table.schema != schema:
-        raise Crashed("Spark for queries sent rows of another schema")
+        raise Crashed("Spark for queries sent rows with an unexpected schema")
     return list(table.to_batches())
 
 
@@ -71,7 +74,7 @@ def failure_of(content: bytearray) -> LakerunnerError:
     found = json_of(content)
     kind, message = found.get("kind"), found.get("message")
     if not isinstance(kind, str) or not isinstance(message, str) or kind not in _ERRORS:
-        return Crashed("Spark for queries sent an error that cannot be read")
+        return Crashed("cannot read the error that Spark for queries sent")
     return _ERRORS[kind](message[:_MAX_MESSAGE])
 
 

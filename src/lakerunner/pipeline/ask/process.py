@@ -81,7 +81,7 @@ def _bytes_of(memory: str) -> int:
     found = _MEMORY.fullmatch(memory.strip().lower())
     if not found:
         raise Unavailable(
-            f"Spark for queries does not start: query_spark_memory is {memory!r}, not a size like 1g or 640m"
+            f"cannot start Spark for queries: query_spark_memory {memory!r} is not a size such as 1g or 640m"
         )
     return int(found[1]) << _SHIFTS[found[2] or "m"]
 
@@ -97,7 +97,7 @@ class Child:
         self._memory = memory
         self._ended = threading.Event()
         self._reason: LakerunnerError = Crashed(
-            "Spark for queries has ended while the query ran (killed, or out of memory): try again"
+            "Spark for queries ended while the query ran (killed, or out of memory): try again"
         )
 
     @property
@@ -152,15 +152,15 @@ class Child:
             self.was_ready = True
             self.ready.set()
         elif kind == frames.FAILURE:
-            self._reason = Unavailable(f"Spark for queries does not start: {frames.failure_of(content)}")
+            self._reason = Unavailable(f"cannot start Spark for queries: {frames.failure_of(content)}")
         elif kind == frames.ENDED:
             self._reason = self._ended_with(frames.json_of(content).get("code"))
 
     def _ended_with(self, code: object) -> LakerunnerError:
         if code != HEAP_EXHAUSTED:
-            return Crashed(f"the Java process of Spark for queries has ended with code {code}: try again")
+            return Crashed(f"the Java process of Spark for queries ended with code {code}: try again")
         return TooLarge(
-            f"the query exhausted the heap of Spark (query_spark_memory {self._memory}): ask for less, or raise it"
+            f"the query needs more than the heap of Spark (query_spark_memory {self._memory}): select less, or raise it"
         )
 
 
@@ -191,7 +191,7 @@ class QueryProcesses:
             try:
                 return child, child.connect()
             except OSError as error:
-                raise Unavailable(f"Spark for queries does not start: {error}") from error
+                raise Unavailable(f"cannot start Spark for queries: {error}") from error
 
     def put_back(self, child: Child) -> None:
         """Its query has ended, and it may have ended with it."""

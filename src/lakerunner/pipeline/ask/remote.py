@@ -140,7 +140,7 @@ class RemoteRun:
             error = child.failure(_END_SECONDS)  # waits for its end, so that no other query is given to it
             raise cancelled() if self._cancelled.is_set() else error
         if told[0] not in (frames.ROWS, frames.END, frames.FAILURE):
-            raise self._over(child, Crashed("Spark for queries sent what is no answer"))
+            raise self._over(child, Crashed("Spark for queries sent an invalid answer"))
         return told
 
     def _over(self, child: Child, error: LakerunnerError) -> LakerunnerError:

@@ -68,9 +68,9 @@ def segment_rows(store: ObjectStore, segment: Segment, scan: Scan) -> Iterator[p
     try:
         data = store.get(segment.path, max_bytes=segment.bytes)
     except TooLarge as error:
-        raise Corrupt(f"{segment.path} is larger than the {segment.bytes} bytes the index states") from error
+        raise Corrupt(f"{segment.path} is larger than the {segment.bytes} bytes in the index") from error
     if len(data) != segment.bytes:
-        raise Corrupt(f"{segment.path} has {len(data)} bytes, the index states {segment.bytes}")
+        raise Corrupt(f"{segment.path} has {len(data)} bytes, {segment.bytes} in the index")
     reading = _Reading(segment, scan)
     try:
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True)

@@ -186,8 +186,8 @@ def explained(error: Exception, memory: str) -> LakerunnerError:
     """What Spark says, without the frames of its code. Our own tasks say what they met."""
     if _OUTGROWN.search(str(error)):
         return TooLarge(
-            f"the query outgrew the memory of a Python worker of Spark (query_spark_memory {memory}): ask for less, "
-            "or raise it"
+            "the query needs more than the memory of a Python worker of Spark "
+            f"(query_spark_memory {memory}): select less, or raise it"
         )
     if isinstance(error, Py4JJavaError):
         return Crashed(f"Spark did not finish the query: {str(error.java_exception).partition(chr(10))[0]}")
@@ -198,7 +198,7 @@ def explained(error: Exception, memory: str) -> LakerunnerError:
     if told:
         return told
     if "spark.driver.maxResultSize" in message:
-        return TooLarge("the answer is larger than spark.driver.maxResultSize: ask for less")
+        return TooLarge("the answer is larger than spark.driver.maxResultSize: select less")
     first = message.strip().partition("\n")[0]
     if "Job aborted due to stage failure" in first and "[" not in first:
         return Crashed(f"Spark did not finish the query: {first}")

@@ -25,9 +25,9 @@ class ShareLimits:
 
     def __post_init__(self) -> None:
         if self.in_all < 1:
-            raise UserError(f"query_spark_concurrency must be 1 or more: {self.in_all}")
+            raise UserError(f"query_spark_concurrency must be 1 or more, not {self.in_all}")
         if self.of_one < 1:
-            raise UserError(f"org_concurrent_spark_queries must be 1 or more: {self.of_one}")
+            raise UserError(f"org_concurrent_spark_queries must be 1 or more, not {self.of_one}")
 
 
 class Shares:

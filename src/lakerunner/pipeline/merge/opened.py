@@ -67,12 +67,12 @@ class Opened:
             self.metadata = pq.read_metadata(path)
             if path.stat().st_size != segment.bytes or self.metadata.num_rows != segment.rows:
                 raise ValueError(
-                    f"the file has {path.stat().st_size} bytes and {self.metadata.num_rows} rows, "
-                    f"the index says {segment.bytes} and {segment.rows}"
+                    f"the file has {path.stat().st_size} bytes and {self.metadata.num_rows} rows, in the "
+                    f"index {segment.bytes} and {segment.rows}"
                 )
             self.schema: pa.Schema = self.metadata.schema.to_arrow_schema()
             if self.schema.names != [column.name for column in segment.columns]:
-                raise ValueError("the file has other columns than the index says")
+                raise ValueError("the columns of the file differ from the index")
 
     @cached_property
     def _leaves(self) -> dict[str, list[int]]:
@@ -95,7 +95,7 @@ class Opened:
         nulls = 0
         for chunk in self._chunks(name):
             if chunk.statistics is None or not chunk.statistics.has_null_count:
-                raise Damaged(self.segment.id, f"there are no statistics of column {name}")
+                raise Damaged(self.segment.id, f"column {name} has no statistics")
             nulls += int(chunk.statistics.null_count)
         return self.segment.rows - nulls
 
@@ -128,7 +128,7 @@ class Opened:
                     if read > start:
                         yield batch.slice(max(0, start - before))
             if read != self.segment.rows:
-                raise ValueError(f"{read} rows could be read, the index says {self.segment.rows}")
+                raise ValueError(f"{read} rows are readable, {self.segment.rows} in the index")
 
     def _groups_from(self, row: int) -> tuple[list[int], int]:
         """(the row groups from the one on that has this row, how many rows come before them)"""

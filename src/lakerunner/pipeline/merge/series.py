@@ -89,8 +89,9 @@ class SeriesSide:
         if len(left):
             series = left.select(list(_KEY)).slice(0, 1).to_pylist()[0]
             raise Corrupt(
-                f"series {series['series']} of metric {series['metric_name']!r} is in none of the tables of series of "
-                f"{', '.join(str(segment.id) for segment in self._inputs)}: ingest their metrics again"
+                f"series {series['series']} of metric {series['metric_name']!r} is missing from the "
+                f"tables of series of {', '.join(str(segment.id) for segment in self._inputs)}: "
+                "ingest their metrics again"
             )
         at = np.empty(len(wanted), np.int64)
         at[np.concatenate(places)] = np.arange(len(wanted))
@@ -100,16 +101,16 @@ class SeriesSide:
         key = segment.side_path(SERIES_TABLE)
         data = self._read_side(segment, SERIES_TABLE)
         if data is None:
-            raise Damaged(segment.id, f"{key}: there is no table of series: ingest its metrics again")
+            raise Damaged(segment.id, f"{key}: table of series is missing: ingest its metrics again")
         try:
             table = pq.read_table(pa.BufferReader(data), use_threads=False, page_checksum_verification=True)
             if "as_sent" not in table.column_names:
                 raise Damaged(
                     segment.id,
-                    f"{key}: this table of series is one of an earlier version: ingest its metrics again, into a new "
-                    "home",
+                    f"{key}: this table of series was written by an earlier version: ingest its metrics "
+                    "again, into a new home",
                 )
             kinds = {name: METRICS.schema.field(name).type for name in _KEY} | _TOLD
             return table.select(list(kinds)).cast(pa.schema(kinds.items()))
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            raise Damaged(segment.id, f"{key}: this table of series cannot be read: {error}") from error
+            raise Damaged(segment.id, f"{key}: cannot read this table of series: {error}") from error

@@ -223,7 +223,7 @@ def sound(data: Any, request: Request) -> Part:
     if part.odd and part.fits:
         part = mended(part)
     if not part.counts[list(request.messages)[1]]:
-        raise Corrupt(f"not an OTLP {request.signal} request: it holds no {list(request.messages)[1]}")
+        raise Corrupt(f"not an OTLP {request.signal} request: it has no {list(request.messages)[1]}")
     return part
 
 

@@ -69,9 +69,9 @@ def _cut(data: Any, request: Request, name: str, room: _Room, around: Owners = (
     heads = checked(_request(owners), request)
     if heads.memory > room.memory // _HEADS_SHARE or len(heads.data) > room.size // _HEADS_SHARE:
         raise Corrupt(
-            f"what a {name} and the messages around it say once for all their items takes {len(heads.data)} bytes and "
-            f"{heads.memory >> 20} MB of memory; in a file that must be cut, it may take a quarter of {room}: send "
-            "smaller files"
+            f"the fields of a {name}, and of the messages around it, that all its items share "
+            f"take {len(heads.data)} bytes and {heads.memory >> 20} MB of memory; in a file that "
+            f"must be cut, the limit is a quarter of {room}: send smaller files"
         )
     # The lengths of the messages around grow with what is put into them.
     lengths = _LENGTH * len(owners)
@@ -100,8 +100,9 @@ def _cut_item(field: Any, request: Request, children: Any, room: _Room, owners: 
     part = checked(_request(owners, field), request)
     if len(part.data) > MAX_BYTES or part.memory > MAX_MEMORY:
         raise Corrupt(
-            f"a {name} of {end - start} bytes needs {part.memory >> 20} MB of memory for {part.found[:-1].sum()} "
-            f"parts; there is room for {_Room(MAX_BYTES, MAX_MEMORY)}: send smaller ones"
+            f"a {name} of {end - start} bytes needs {part.memory >> 20} MB of memory for "
+            f"{part.found[:-1].sum()} parts; the limit is {_Room(MAX_BYTES, MAX_MEMORY)}: send "
+            "smaller ones"
         )
     yield part.data
 

@@ -96,8 +96,9 @@ def _checked(raw: Raw, version: int) -> _Part:
     part = _Part(raw.source, data, check_frames(data, version))
     if len(data) > MAX_BYTES or part.memory > MAX_MEMORY:
         raise Corrupt(
-            f"{len(data)} bytes with {part.counts.rows} rows need {part.memory >> 20} MB of memory; there are at most "
-            f"{MAX_MEMORY >> 20} MB, for {MAX_BYTES >> 20} MB of input: send smaller files"
+            f"{len(data)} bytes with {part.counts.rows} rows need {part.memory >> 20} MB of "
+            f"memory; the limits are {MAX_MEMORY >> 20} MB, and {MAX_BYTES >> 20} MB of input: "
+            "send smaller files"
         )
     return part
 

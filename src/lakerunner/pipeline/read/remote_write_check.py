@@ -62,17 +62,17 @@ LAST_MS = (2**63 - 2) // NS_PER_MS
 NOT_UTF8, BAD_REFERENCE, ODD_REFERENCES, BAD_TIME, BAD_FRAME, BAD_ENUM = range(30, 36)
 _TROUBLES = {
     TRUNCATED: "ends in the middle of a field",
-    OVERLONG: "holds a number of more than 64 bits",
-    BAD_TAG: "holds a field number that cannot be",
-    BAD_TYPE: "holds a field of a wire type that remote-write does not use",
-    TOO_LONG: "holds a field that is longer than what is left of it",
-    TOO_LARGE: f"holds a text of more than {MAX_FIELD >> 20} MB",
-    NOT_UTF8: "holds text that is not UTF-8",
-    BAD_REFERENCE: "refers to a symbol that is not there",
-    ODD_REFERENCES: "has a label name without a value: its references are odd in number",
-    BAD_TIME: "has a time that no timestamp can hold: they are ms of the years 1677 to 2262",
-    BAD_ENUM: "has a type whose number is not one of 32 bits",
-    BAD_FRAME: "is longer than what is left of the file",
+    OVERLONG: "has a number of more than 64 bits",
+    BAD_TAG: "has an invalid field number",
+    BAD_TYPE: "has a field of a wire type that remote-write does not use",
+    TOO_LONG: "has a field that is longer than the rest of it",
+    TOO_LARGE: f"has a text of more than {MAX_FIELD >> 20} MB",
+    NOT_UTF8: "has text that is not UTF-8",
+    BAD_REFERENCE: "refers to a symbol that does not exist",
+    ODD_REFERENCES: "has a label name without a value: the number of its references is odd",
+    BAD_TIME: "has a time that no timestamp can hold: use ms of the years 1677 to 2262",
+    BAD_ENUM: "has a type whose number does not fit in 32 bits",
+    BAD_FRAME: "is longer than the rest of the file",
     **TROUBLES,
 }
 

@@ -53,12 +53,12 @@ MAX_HISTOGRAM = 1 << 20  # bytes of one
 
 BAD_SPANS, NEGATIVE, SPREAD, BOTH_KINDS, BAD_CUSTOM, TOO_WIDE = range(40, 46)
 TROUBLES = {
-    BAD_SPANS: "spans buckets that are not as many as its counts, go backwards or are out of range",
-    NEGATIVE: "has a bucket with a count below zero or past 63 bits",
-    SPREAD: f"spreads over more than {MAX_BUCKETS} buckets",
+    BAD_SPANS: "has spans that do not match the number of its counts, go backwards or are out of range",
+    NEGATIVE: "has a bucket with a count below zero or above 63 bits",
+    SPREAD: f"has more than {MAX_BUCKETS} buckets",
     BOTH_KINDS: "has integer and float counts for the same buckets",
-    BAD_CUSTOM: "has custom bounds and buckets outside of them",
-    TOO_WIDE: f"has more than {MAX_HISTOGRAM >> 20} MB",
+    BAD_CUSTOM: "has buckets outside of its custom bounds",
+    TOO_WIDE: f"is larger than {MAX_HISTOGRAM >> 20} MB",
 }
 
 HISTOGRAM_ROW = np.dtype(

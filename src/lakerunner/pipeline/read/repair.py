@@ -86,8 +86,8 @@ def _mended(head: bytes, look: Look, repair: Repair, name: str) -> bytes:
         return head
     if parts > MAX_PARTS:
         raise Corrupt(
-            f"a {name} of {parts} parts holds text that is not UTF-8, times past the year 2262 or values given twice: "
-            f"that is mended for up to {MAX_PARTS} parts"
+            f"a {name} of {parts} parts has text that is not UTF-8, times after the year 2262 or "
+            f"values given twice: these are repaired for up to {MAX_PARTS} parts"
         )
     message = _message_type(repair.module, name).FromString(head)
     repair.mend[name](message)

@@ -41,9 +41,9 @@ def reason_to_refuse(shared: int, size: int) -> str | None:
     if shared <= MAX_TIMES * size:
         return None
     return (
-        f"{size} bytes become {shared} when the resources, scopes, metrics and series are repeated for each of their "
-        f"rows, beyond {FREE_BYTES} bytes a row: the limit is {MAX_TIMES} times the size. Send smaller resources, or "
-        "fewer records with each"
+        f"{size} bytes become {shared} when resources, scopes, metrics and series are "
+        f"repeated for each of their rows, beyond {FREE_BYTES} bytes per row: the limit is "
+        f"{MAX_TIMES} times the size. Send smaller resources, or fewer records with each"
     )
 
 

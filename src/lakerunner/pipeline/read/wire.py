@@ -38,12 +38,12 @@ MAX_FIELD = 64 << 20
 OK, TRUNCATED, OVERLONG, BAD_TAG, BAD_TYPE, WRONG_TYPE, TOO_DEEP, TOO_LONG, TOO_LARGE = range(9)
 _TROUBLES = {
     TRUNCATED: "ends in the middle of a field",
-    OVERLONG: "holds a number of more than 64 bits",
-    BAD_TAG: "holds a field number that cannot be",
-    BAD_TYPE: "holds a field of a wire type that OTLP does not use",
+    OVERLONG: "has a number of more than 64 bits",
+    BAD_TAG: "has an invalid field number",
+    BAD_TYPE: "has a field of a wire type that OTLP does not use",
     TOO_DEEP: f"is nested deeper than {MAX_DEPTH} messages",
-    TOO_LONG: "holds a field that is longer than what is left of it",
-    TOO_LARGE: f"holds a field of more than {MAX_FIELD >> 20} MB",
+    TOO_LONG: "has a field that is longer than the rest of it",
+    TOO_LARGE: f"has a field of more than {MAX_FIELD >> 20} MB",
 }
 
 

@@ -182,6 +182,6 @@ class SentSeries:
         with explained(segment):
             data = side_of(self._store, segment, SERIES_TABLE)
             if data is None:
-                raise ValueError("it has no table of series")
+                raise ValueError("its table of series is missing")
             table = pq.read_table(pa.BufferReader(data), columns=["series", "as_sent"], use_threads=False)
             return table.filter(table.column("as_sent")).column("series").to_numpy()

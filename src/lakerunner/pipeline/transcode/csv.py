@@ -112,7 +112,7 @@ class _Rows:
         again = self._taken[1:]
         self._reread += sum(len(line) for _, _, line in again)
         if self._reread > 4 * MAX_LINE:
-            raise Corrupt(f"line {self.line}: too many quotes are opened and never closed")
+            raise Corrupt(f"line {self.line}: too many quotes that are never closed")
         self._waiting.extendleft(reversed(again))
 
     def first_line(self, data: memoryview) -> bytes:

@@ -28,4 +28,4 @@ def _length(data: memoryview, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             return number, at + place + 1
-    raise Corrupt(f"byte {at}: no length of a message stands here")
+    raise Corrupt(f"byte {at}: expected the length of a message")

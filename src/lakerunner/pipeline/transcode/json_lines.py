@@ -73,7 +73,7 @@ def _add_documents(target: JsonTarget, text: bytes, number: int, offset: int) ->
 
 def _reason(error: Unfit | UnicodeEncodeError) -> str:
     """Half of a surrogate pair, which the slow way lets pass, cannot be written."""
-    return str(error) if isinstance(error, Unfit) else "not JSON: text that is no Unicode"
+    return str(error) if isinstance(error, Unfit) else "not JSON: text is not valid Unicode"
 
 
 class JsonTarget:
@@ -129,14 +129,14 @@ class JsonTarget:
         elif type(value) is Members:
             names, values = tuple(name for name, _ in value), [item for _, item in value]
         else:
-            raise Unfit(f"a record is a JSON object, this is a {_JSON_NAMES[type(value)]}")
+            raise Unfit(f"expected a JSON object as a record, found a {_JSON_NAMES[type(value)]}")
         return dotted(self._records.plans(names), names, values) if has_objects(values) else (names, values)
 
     def _add_request(self, value: Any) -> None:
         names = value if type(value) is dict else (name for name, _ in value)
         found = {REQUEST_MEMBERS[name] for name in names if name in REQUEST_MEMBERS}
         if found != {self._signal}:
-            reason = f"this is an OTLP request of {' and '.join(sorted(found))}, in an object of {self._signal}"
+            reason = f"OTLP request of {' and '.join(sorted(found))} in an object of {self._signal}"
             if len(found) == 1 and not self._requests and not self._records.request.records:
                 raise WrongContent(reason, *found)  # nothing of the object is of the signal that it came as
             raise Unfit(reason)
@@ -193,7 +193,9 @@ def _goes_on(head: list[tuple[int, int, bytes]], data: memoryview) -> bool:
     if _is_object(head[1][2]) and (large or not _is_json(bytes(without_bom(data)))):
         return False
     if large:
-        raise Corrupt(f"a JSON document over many lines is read up to {MAX_LINE >> 20} MB: write one record per line")
+        raise Corrupt(
+            f"a JSON document over many lines may have at most {MAX_LINE >> 20} MB: write one record per line"
+        )
     return True
 
 

@@ -62,7 +62,7 @@ def from_loki_json(signal: str, data: memoryview, columns: Columns) -> Transcode
 
 def _request(signal: str, data: memoryview, columns: Columns, streams: Any) -> Transcoded:
     if signal != "logs":
-        raise Corrupt(f"Loki push requests hold logs, not {signal}")
+        raise Corrupt(f"Loki push requests contain logs, not {signal}")
     request, damage, reading = Request(), Damage(), Reading()
     for at, message in frames(data):
         try:
@@ -196,11 +196,11 @@ def _streams_of_json(message: memoryview) -> Iterator[tuple[Pairs, Iterator[Entr
     push = parsed(bytes(message))
     streams = push.get("streams") if isinstance(push, dict) else None
     if not isinstance(streams, list):
-        raise Unfit("a Loki push request is an object with a list of streams")
+        raise Unfit("a Loki push request must be an object with a list of streams")
     for number, stream in enumerate(streams):
         where = f"stream {number}"
         if not isinstance(stream, dict) or not isinstance(stream.get("values"), list):
-            raise Unfit(f"{where}: not an object with a list of values")
+            raise Unfit(f"{where}: expected an object with a list of values")
         yield _pairs(stream.get("stream", {}), where), _entries(stream["values"], where)
 
 
@@ -208,7 +208,7 @@ def _pairs(value: Any, where: str) -> Pairs:
     if type(value) is Members:
         return value
     if type(value) is not dict:
-        raise Unfit(f"{where}: {type(value).__name__} instead of an object of labels")
+        raise Unfit(f"{where}: expected an object of labels, found {type(value).__name__}")
     return list(value.items())
 
 
@@ -216,10 +216,10 @@ def _entries(values: list[Any], where: str) -> Iterator[Entry]:
     for index, value in enumerate(values):
         here = f"{where}, value {index}"
         if type(value) is not list or len(value) not in (2, 3) or not isinstance(value[1], str):
-            raise Unfit(f"{here}: not [time, line] or [time, line, metadata]")
+            raise Unfit(f"{here}: expected [time, line] or [time, line, metadata]")
         ns = integer(value[0])
         if ns is None:
-            raise Unfit(f"{here}: the time is not nanoseconds since the epoch")
+            raise Unfit(f"{here}: time is not in nanoseconds since 1970")
         yield _timed(ns, value[1], list(_pairs(value[2] if len(value) == 3 else {}, here)))
 
 

@@ -29,7 +29,7 @@ def read_mapping_file(path: str) -> Mappings:
     try:
         text = Path(path).expanduser().read_text()
     except OSError as error:
-        raise UserError(f"mapping file {path} cannot be read: {error.strerror}") from error
+        raise UserError(f"cannot read mapping file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"mapping file {path} is not UTF-8: byte {error.start}") from error
     return parse_mappings(text, path)
@@ -44,11 +44,11 @@ def parse_mappings(text: str, name: str) -> Mappings:
     found = []
     for prefix, signals in sections.items():
         if not isinstance(signals, dict) or prefix in GUESSES:
-            raise UserError(f'mapping file {name}, {prefix}: a section is ["prefix of raw keys".logs]')
+            raise UserError(f'mapping file {name}, {prefix}: write a section as ["prefix of raw keys".logs]')
         for signal, entries in signals.items():
             where = f"mapping file {name}, section [{prefix!r}.{signal}]"
             if signal not in GUESSES or not isinstance(entries, dict):
-                raise UserError(f"{where}: a section ends in one of {', '.join(GUESSES)}")
+                raise UserError(f"{where}: a section must end in one of {', '.join(GUESSES)}")
             found.append((prefix, signal, _columns(entries, signal, where)))
     return Mappings(tuple(found))
 
@@ -59,7 +59,7 @@ def _columns(entries: dict[str, Any], signal: str, where: str) -> Columns:
     for key, value in entries.items():
         if key not in fields and key not in units:
             near = get_close_matches(key, (*fields, *units), n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join((*fields, *units))}"
+            hint = f"did you mean {near[0]}?" if near else f"known keys: {', '.join((*fields, *units))}"
             raise UserError(f"{where}: unknown key {key}: {hint}")
         if not isinstance(value, str) or not value:
             raise UserError(f"{where}: {key} = {value!r} is not text")

@@ -47,7 +47,7 @@ class Metrics(Records):
         left = self.placed(plan, values, parts)
         name = left.pop("name", None)
         if not isinstance(name, str) or not name:
-            raise Unfit("a metric needs a name: no column of the mapping file or of the known names holds one")
+            raise Unfit("a metric needs a name: no column of the mapping file and no known column has one")
         parts.append(_value(name, left))
         head = delimited(_NAME, name.encode()) + _text(_DESCRIPTION, "description", left) + _text(_UNIT, "unit", left)
         kind, tail = _kind(left)

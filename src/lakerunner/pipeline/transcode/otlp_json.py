@@ -64,13 +64,13 @@ class _Wrong(Unfit):
 def request_from_json(signal: str, data: bytes) -> bytes:
     """The export request as protobuf bytes. UserError if it is none."""
     if signal not in _REQUESTS:
-        raise UserError(f"there is no signal {signal!r}: it is one of {', '.join(_REQUESTS)}")
+        raise UserError(f"unknown signal {signal!r}: use one of {', '.join(_REQUESTS)}")
     try:
         value = loaded(data)
     except Unfit as error:
         raise UserError(f"the body is not JSON: {error}") from error
     if type(value) is not dict:
-        raise UserError("an OTLP/JSON request is an object")
+        raise UserError("an OTLP/JSON request must be an object")
     try:
         return write_request(signal, value if names_are_unique(data, value) else exactly(data))
     except Unfit as error:
@@ -102,7 +102,7 @@ def _message(descriptor: Descriptor) -> Write:
                 continue
             bit, write_field = known
             if seen & bit:
-                raise _Wrong("given twice, or beside another of which there can be only one", name)
+                raise _Wrong("given twice, or together with a field that excludes it", name)
             seen |= bit
             try:
                 parts.append(write_field(item))

@@ -52,7 +52,7 @@ def _read(data: memoryview, records: Records) -> Iterator[tuple[int, tuple[str, 
                 row += 1
                 yield row, names, values
     except (pa.ArrowException, OSError, ValueError) as error:  # a text that is not UTF-8 is a ValueError
-        raise Corrupt(f"behind row {row}: not Parquet that can be read: {error}") from None
+        raise Corrupt(f"after row {row}: cannot read Parquet: {error}") from None
 
 
 def _batches(data: memoryview) -> Iterator[pa.RecordBatch]:
@@ -63,7 +63,7 @@ def _batches(data: memoryview) -> Iterator[pa.RecordBatch]:
     try:
         opened = pq.ParquetFile(source, read_dictionary=coded)
     except KeyError as error:
-        raise Corrupt(f"the Parquet file holds a column {error} that its schema does not name") from None
+        raise Corrupt(f"the Parquet file has a column {error} that is not in its schema") from None
     with opened as file:
         if not file.schema_arrow.names:
             raise Corrupt("the Parquet file has no columns")

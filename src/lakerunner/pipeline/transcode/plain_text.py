@@ -39,7 +39,7 @@ _RAW_BODY = "lakerunner.body"  # as the reader calls the bytes of a body that is
 def from_text(signal: str, data: memoryview, columns: Columns) -> Transcoded:
     """The export request of these lines, and those that are too long."""
     if signal != "logs":
-        raise Corrupt(f"plain text holds logs, not {signal}: change the file's name, or send {signal} as JSON lines")
+        raise Corrupt(f"plain text files contain logs, not {signal}: rename the file, or send {signal} as JSON lines")
     reading = Reading()
     content = as_utf8(data, reading)
     records = _TextLogs(columns, reading)
@@ -55,7 +55,7 @@ def from_text(signal: str, data: memoryview, columns: Columns) -> Transcoded:
                 records.add(("message", *names), [message.decode(), *values])
             except UnicodeDecodeError:
                 reading.note(
-                    "not UTF-8", f"bytes that are not UTF-8 are U+FFFD in the message, and kept as {_RAW_BODY}"
+                    "not UTF-8", f"bytes that are not UTF-8 are shown as U+FFFD in the message, and kept as {_RAW_BODY}"
                 )
                 values = [message.decode(errors="replace"), *values, message]
                 records.add(("message", *names, _RAW_BODY), values)
@@ -163,6 +163,6 @@ class _TextLogs(Logs):
         if own is not None:
             self.time_before = _TIME + struct.pack("<Q", own.ns)
         elif self.time_before:
-            self.reading.note("no time", "no time in the line: it has that of the record above")
+            self.reading.note("no time", "line without a time: it gets the time of the record above")
         else:
             self.reading.note("no time at the beginning", "no time in the line, nor above: it has that of the object")

@@ -42,9 +42,9 @@ class Request:
         self._bytes += size
         self.records += records
         if self._bytes > MAX_BYTES:
-            raise Corrupt(f"the file unfolds to more than {MAX_BYTES >> 20} MB of OTLP: send smaller files")
+            raise Corrupt(f"the file expands to more than {MAX_BYTES >> 20} MB of OTLP: send smaller files")
         if self.records > MAX_RECORDS:
-            raise Corrupt(f"the file holds more than {MAX_RECORDS} records: send smaller files")
+            raise Corrupt(f"the file has more than {MAX_RECORDS} records: send smaller files")
 
     def data(self) -> bytes:
         """The request; each resource has one scope without a name. Without any item it still is a request."""

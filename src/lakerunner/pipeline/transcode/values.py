@@ -81,7 +81,7 @@ def any_value(value: Any, level: int = 0) -> bytes:
     if kind is dict or kind is Members:
         pairs = value.items() if kind is dict else value
         return delimited(_KVLIST, b"".join([key_value(_KEY, key, item, level + 1) for key, item in pairs]))
-    raise TypeError(f"{kind.__name__} is not a value of OTLP")
+    raise TypeError(f"{kind.__name__} is not an OTLP value")
 
 
 def key_value(field_tag: bytes, key: str, value: Any, level: int = 0) -> bytes:

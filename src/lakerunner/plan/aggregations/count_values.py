@@ -50,7 +50,9 @@ def _texts(vector: Vector) -> tuple[list[str], Ints]:
     values = vector.values[vector.present]
     bits, of = np.unique(values.view(np.uint64), return_inverse=True)
     if len(bits) * vector.values.shape[1] > MAX_POINTS:
-        raise TooLarge(f"count_values of {len(bits):,} values makes more than {MAX_POINTS:,} points: round them first")
+        raise TooLarge(
+            f"count_values of {len(bits):,} values returns more than {MAX_POINTS:,} points: round them first"
+        )
     found: dict[str, int] = {}
     place = np.array([found.setdefault(plain_text(value), len(found)) for value in bits.view(np.float64).tolist()])
     of_text = place.astype(np.int64)[of]

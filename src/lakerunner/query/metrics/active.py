@@ -137,8 +137,8 @@ class Cells:
         if found is None:
             if len(self._registers) >= self._most:
                 raise TooLarge(
-                    f"more than {self._most:,} windows of metrics to count: name a metric, ask for a longer step, "
-                    "or for less time"
+                    f"more than {self._most:,} windows of metrics to count: name a metric, use a longer "
+                    "step or a shorter time"
                 )
             found = self._registers[metric, end] = np.zeros(REGISTERS, np.uint8)
         return found

@@ -114,9 +114,11 @@ class CardinalityQuestion:
 
     def __post_init__(self) -> None:
         if self.step_ms <= 0 or self.step_ms % TIERS[0]:
-            raise UserError(f"step is {self.step_ms} ms: series are counted in windows of 10s, or a multiple of it")
+            raise UserError(
+                f"step is {self.step_ms} ms, but series are counted in windows of 10s: use a multiple of 10s"
+            )
         if self.labels and not self.metric:
-            raise UserError("labels are those of a metric: name one")
+            raise UserError("labels need a metric: name one")
 
     @property
     def now_ms(self) -> int:

@@ -55,7 +55,7 @@ class Counting:
         self._reach = self.question.reach
         self._tier = max(tier for tier in TIERS if self.question.step_ms % tier == 0)
         if (self._reach[1] - self._reach[0]) // self.question.step_ms > MOST_WINDOWS:
-            raise TooLarge(f"more than {MOST_WINDOWS:,} windows in this time: ask for a longer step")
+            raise TooLarge(f"more than {MOST_WINDOWS:,} windows in this time: use a longer step")
 
     def answer(self) -> Cardinality:
         metric = self.question.metric
@@ -124,7 +124,7 @@ class Counting:
             for piece in pieces:
                 if isinstance(piece.value, Listed):
                     if len(piece.value.rows) > task.limit:
-                        raise TooLarge(f"more than {task.limit:,} {task.what.replace('_', ' ')}: ask for less time")
+                        raise TooLarge(f"more than {task.limit:,} {task.what.replace('_', ' ')}: use a shorter time")
                     yield from piece.value.rows
         self.account += gather.account
 

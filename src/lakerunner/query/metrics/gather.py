@@ -73,7 +73,7 @@ class MetricsGather:
     def _unit(self, unit: MetricsUnit, number: int, workers: dict[str, Worker]) -> list[Piece]:
         """By the worker that it falls to, or whoever can take it over."""
         store_was_away = False
-        failure: LakerunnerError = Unavailable("no query worker can be reached")
+        failure: LakerunnerError = Unavailable("no query worker is reachable")
         for name in _ranked(unit, number, workers):
             if name in self._lost:
                 continue
@@ -83,7 +83,7 @@ class MetricsGather:
                 with self._lock:
                     self._lost[name] = str(error)
                     told = "; ".join(self._lost.values())
-                failure = Unavailable(f"no query worker can be reached: {told}")
+                failure = Unavailable(f"no query worker is reachable: {told}")
             except Busy as error:
                 failure = error
             except Unavailable as error:

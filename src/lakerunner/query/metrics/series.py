@@ -61,12 +61,13 @@ def series_file(path: Path, key: str) -> Iterator[ParquetTable]:
         file = ParquetTable(path)
         if "as_sent" not in file.leaves:
             raise Corrupt(
-                f"{key}: this table of series is one of an earlier version: ingest its metrics again, into a new home"
+                f"{key}: this table of series was written by an earlier version: ingest its metrics "
+                "again, into a new home"
             )
         yield file
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         reason = str(error).replace(str(path), key)  # where it lies here is nobody's business
-        raise Corrupt(f"{key}: this table of series cannot be read: {reason}") from error
+        raise Corrupt(f"{key}: cannot read this table of series: {reason}") from error
 
 
 class Known:

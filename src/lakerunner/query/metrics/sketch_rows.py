@@ -54,7 +54,7 @@ def sketches_of_rows(file: SegmentFile, group: int, rows: Ints, room: Room) -> S
     room.take(whole.buckets_of(rows))
     found = whole.alone(rows)
     if not found.sound():
-        raise Corrupt("a sketch has not as many numbers in its buckets as it says")
+        raise Corrupt("the bucket counts of a sketch do not add up to its count")
     return found
 
 

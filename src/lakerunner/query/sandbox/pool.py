@@ -111,8 +111,8 @@ class Sandboxes:
         end = sandbox.end()
         if sandbox.held_too_much:
             return TooLarge(
-                "all queries together used more than sandbox_memory, and this one most of it: "
-                "narrow its time range or select less"
+                "all queries together used more than sandbox_memory, and this one the most: narrow "
+                "its time range or select less"
             )
         return ended(end.status, end.resident_bytes, self.limits)
 

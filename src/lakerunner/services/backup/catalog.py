@@ -72,7 +72,7 @@ class Catalog:
         try:
             self._file.executescript(_TABLES)
         except sqlite3.DatabaseError as error:
-            raise Corrupt(f"the catalog of the backup cannot be read: {error}") from error
+            raise Corrupt(f"cannot read the catalog of the backup: {error}") from error
 
     def close(self) -> None:
         self._file.close()

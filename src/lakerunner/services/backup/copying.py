@@ -59,8 +59,8 @@ class Copying:
             with self._file(self.source, entry.place, entry.size) as path:
                 if file_digest(path) != entry.digest:
                     raise Corrupt(
-                        f"{entry.place} of the backup is damaged: restore another backup. If the lake is still there, "
-                        "delete this object and back up again"
+                        f"{entry.place} of the backup is damaged: restore another backup. If the original "
+                        "lake still exists, delete this object and back up again"
                     )
                 self.target.put_file(entry.key, path)
         except Absent:
@@ -83,7 +83,7 @@ class Copying:
                     raise Corrupt(f"object {key} has {found} bytes, not {size}")
                 yield path
             except FileNotFoundError:  # swept since
-                raise Absent(f"object {key} is not there any more") from None
+                raise Absent(f"object {key} was deleted") from None
             return
         with NamedTemporaryFile(dir=self.work) as spool:
             _pour(store, key, size, spool.write)
@@ -109,7 +109,7 @@ class Copying:
                 if (after.size, after.etag) == (before.size, before.etag):
                     yield Path(spool.name), after
                     return
-        raise Unavailable(f"raw object {key} is being written again and again: try later")
+        raise Unavailable(f"raw object {key} is being overwritten all the time: try later")
 
 
 def at_once(work: Callable[[T], R], things: Iterable[T]) -> list[R]:

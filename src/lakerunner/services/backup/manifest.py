@@ -96,14 +96,14 @@ def find_manifest(store: ObjectStore, name: str | None) -> Manifest:
     """The newest whole backup, or the one of this name. NotFound if there is none or it is not whole."""
     found = list_backups(store)
     chosen = name or found.last
-    known = f"whole backups here: {', '.join(found.whole) or 'none'}"
+    known = f"complete backups: {', '.join(found.whole) or 'none'}"
     if chosen is None and not found.broken:
-        raise NotFound(f"there is no backup: nothing is below {BACKUPS_AT}")
+        raise NotFound(f"no backup found: there is nothing below {BACKUPS_AT}")
     if chosen is None or chosen in found.broken:
         broken = chosen or found.broken[-1]
-        raise NotFound(f"backup {broken} is not whole: it has no {_MANIFEST}, it was never finished; {known}")
+        raise NotFound(f"backup {broken} is incomplete: it has no {_MANIFEST}, because it was never finished; {known}")
     if chosen not in found.whole:
-        raise NotFound(f"there is no backup {chosen}; {known}")
+        raise NotFound(f"backup {chosen} not found; {known}")
     return _read(store, chosen)
 
 
@@ -114,7 +114,7 @@ def _read(store: ObjectStore, name: str) -> Manifest:
         version = content["version"]
         if version != VERSION:
             raise UserError(
-                f"{where} is of version {version}, this Lakerunner reads version {VERSION}: use a newer one"
+                f"{where} has version {version}, this Lakerunner reads version {VERSION}: use a newer Lakerunner"
             )
         types = {field.name: field.type for field in fields(Manifest)}
         if content.keys() != types.keys() or any(type(content[key]).__name__ != types[key] for key in types):
@@ -123,7 +123,7 @@ def _read(store: ObjectStore, name: str) -> Manifest:
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         raise Corrupt(f"{where} is damaged: restore another backup") from None
     if manifest.name != name:
-        raise Corrupt(f"{where} is of backup {manifest.name!r}: it was moved here from elsewhere")
+        raise Corrupt(f"{where} belongs to backup {manifest.name!r}: it was moved here from another place")
     return manifest
 
 
@@ -131,4 +131,6 @@ def check_file(manifest: Manifest, name: str, path: Path) -> None:
     """Corrupt if the dump or the catalog is not the one that the manifest was written for."""
     stated = manifest.dump_sha256 if name == DUMP else manifest.catalog_sha256
     if file_digest(path) != stated:
-        raise Corrupt(f"{manifest.at}{name} is damaged: it is not what its manifest states. Restore another backup")
+        raise Corrupt(
+            f"{manifest.at}{name} is damaged: its size or digest differs from the manifest. Restore another backup"
+        )

@@ -10,6 +10,8 @@ ingested are known by the names that the new store has for them, so none is inge
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -30,7 +32,7 @@ from lakerunner.services.backup.catalog import SEGMENT, Catalog, Entry
 from lakerunner.services.backup.copying import Copying, at_once
 from lakerunner.services.backup.manifest import CATALOG, DUMP, Manifest, check_file, find_manifest
 from lakerunner.services.ground import store_address, without_secrets
-from lakerunner.services.home import POSTGRES, make_private
+from lakerunner.services.home import POSTGRES, RESTORING, make_private
 from lakerunner.settings import Settings
 
 Say = Callable[[str], None]
@@ -38,11 +40,14 @@ Say = Callable[[str], None]
 
 def run_restore(settings: Settings, source: ObjectStore, name: str | None, say: Say) -> Manifest:
     """Make the lake of these settings of the newest whole backup, or of the one with this name."""
+    arm(settings.failpoint)
     manifest = find_manifest(source, name)
     _refuse_newer(manifest)
     if manifest.index_only and not settings.store:
-        raise UserError(f"backup {manifest.name} is of the index only: name the store of its objects with --store URL")
-    with _staged(settings) as staged, TemporaryDirectory(prefix="lakerunner-restore-") as at:
+        raise UserError(
+            f"backup {manifest.name} contains the index only: name the store with its objects with --store URL"
+        )
+    with _staged(settings, say) as staged, TemporaryDirectory(prefix="lakerunner-restore-") as at:
         target = open_store(store_address(staged))
         if not manifest.index_only:
             _refuse_used(target, settings)
@@ -65,6 +70,7 @@ class Restore:
         with closing(Catalog(self.work / CATALOG)) as catalog, self._index() as index:
             index.restored.refuse_used()
             self._copy(catalog, copying, manifest, say)
+            reach("before-load")
             say("loading the index")
             index.restored.load(self.work / DUMP)
             self._place(catalog, index, manifest)
@@ -112,37 +118,81 @@ class Restore:
 
 
 @contextmanager
-def _staged(settings: Settings) -> Iterator[Settings]:
+def _staged(settings: Settings, say: Say) -> Iterator[Settings]:
     """The same settings with a home inside the one that is meant; what is in it moves up when all is done, the index
     last. Inside, since the home may be a mount point, which no other directory can take the place of."""
     if settings.database_url and settings.store:  # nothing of the lake is in its home
         yield settings
         return
     home, embedded = settings.home.resolve(), not settings.database_url
-    staging = home / "restoring"
-    if staging.exists():
-        raise UserError(f"{staging} is left from a restore that was interrupted: remove it, and restore again")
-    if home.exists() and (not home.is_dir() or {entry.name for entry in home.iterdir()} - {"lost+found"}):
-        raise UserError(f"{home} is not empty: restore into a --home that is new")
+    staging = home / RESTORING
+    _refuse_used_home(home)
     make_private(home, embedded=embedded)
     make_private(staging, embedded=embedded)
+    with _alone(staging):
+        _remove_left_over(staging, say)
+        try:
+            yield replace(settings, home=staging)
+            reach("after-load")
+            for entry in sorted(staging.iterdir(), reverse=True):  # store, then postgres
+                entry.rename(home / entry.name)
+                reach("after-move")
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _refuse_used_home(home: Path) -> None:
+    if not home.exists():
+        return
+    if not home.is_dir():
+        raise UserError(f"{home} is not a directory: restore into a new --home")
+    names = {entry.name for entry in home.iterdir()} - {"lost+found"}
+    if RESTORING not in names and names:
+        raise UserError(f"{home} is not empty: restore into a new --home")
+    if others := sorted(names - {RESTORING}):
+        raise UserError(
+            f"{home} contains {', '.join(others)} beside {RESTORING}, left by a restore that was "
+            "killed: remove everything in it, and restore again"
+        )
+
+
+@contextmanager
+def _alone(staging: Path) -> Iterator[None]:
+    """UserError if another process restores into this directory. Its lock goes with the process, however that ends."""
+    lock = os.open(staging, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        yield replace(settings, home=staging)
-        for entry in sorted(staging.iterdir(), reverse=True):  # store, then postgres
-            entry.rename(home / entry.name)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another restore into {staging.parent} is running: wait for it, or stop it") from None
+        yield
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_left_over(staging: Path, say: Say) -> None:
+    """Remove what a restore left that was killed: copies of the backup, and perhaps a server that still runs."""
+    if not any(staging.iterdir()):
+        return
+    say(f"removing files of an interrupted restore in {staging}")
+    EmbeddedPostgres(staging / POSTGRES).stop_left_over()
+    for entry in staging.iterdir():
+        shutil.rmtree(entry)
 
 
 def _refuse_used(target: ObjectStore, settings: Settings) -> None:
     if any(True for _ in target.list("")):
-        raise UserError(f"store {without_secrets(settings.store_url)} is not empty: restore into a store that is new")
+        raise UserError(
+            f"store {without_secrets(settings.store_url)} is not empty: restore into a new store, "
+            "or empty it if an interrupted restore wrote these objects"
+        )
 
 
 def _refuse_newer(manifest: Manifest) -> None:
     known = [migration.name for migration in load_migrations()]
     if manifest.migration not in known:
         raise UserError(
-            f"backup {manifest.name} is of a newer Lakerunner: its index has migration {manifest.migration}, and the "
-            f"last one known here is {known[-1]}. Restore it with that version"
+            f"backup {manifest.name} was made by a newer Lakerunner: its index has migration "
+            f"{manifest.migration}, the last one of this version is {known[-1]}. Restore it with "
+            "that version"
         )

@@ -97,8 +97,9 @@ class Backup:
             earlier = [*earlier, catalog.path]
             say(f"{plural(len(gone), 'object')} swept before the copy: the index is dumped again")
         raise Unavailable(
-            f"objects are swept before they are copied, in each of {_TRIES} tries: set sweep_grace_seconds, now "
-            f"{self.settings.sweep_grace_seconds:g}, to more than a backup takes"
+            f"objects were swept before they were copied, in each of {_TRIES} attempts: raise "
+            f"sweep_grace_seconds, now {self.settings.sweep_grace_seconds:g}, above the time that "
+            "a backup takes"
         )
 
     def _last_catalog(self) -> list[Path]:
@@ -211,6 +212,6 @@ def _leave_out(catalog: Catalog, missing: set[str]) -> int:
     Return how many there are. Corrupt if one is a segment's: such a lake has no whole backup."""
     for key in sorted(missing):
         if key.startswith(SEGMENT_PREFIX):
-            raise Corrupt(f"object {key} of a live segment is not in the store: `lakerunner fsck` says what to do")
+            raise Corrupt(f"object {key} of a live segment is missing from the store: run `lakerunner fsck`")
     catalog.drop(missing)
     return len(missing)

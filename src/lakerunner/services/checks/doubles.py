@@ -32,13 +32,15 @@ from lakerunner.services.checks.row_digest import Digests
 CHECK = "rows"
 ROWS_AT_ONCE = 20_000_000  # digests of 8 bytes, and as much again to sort them
 _TRIES = 3
-_MERGED = "nothing: a merge of both drops one; where one is full, or of the last level, it is merged no more: both stay"
+_MERGED = (
+    "nothing, if they can still be merged: the merge drops one. If one is full or of the last level, both rows stay"
+)
 
 
 def check_inputs(lake: Lake, scope: Scope, found: Findings) -> None:
     for id_, collector, signal, old in lake.index.inspect.doubled(scope.organization.id):
-        what = f"segment {id_} and segment {old}, whose place it took, are both live: its rows count twice"
-        to_do = "set the state of the older one back to 'replaced' in lrdb.segments, and report how it came to be"
+        what = f"segment {id_} and segment {old}, which it replaced, are both live: their rows count twice"
+        to_do = "set the state of the older one to 'replaced' in lrdb.segments, and report a bug"
         found.add(scope.finding(CHECK, ERROR, what, f"{collector}/{signal}", to_do))
 
 
@@ -66,7 +68,7 @@ def _check_hour(lake: Lake, scope: Scope, hour: Hour, found: Findings) -> None:
             if _all_live(lake, segments):
                 where = f"{hour.collector}/{hour.signal}"
                 found.add(
-                    scope.finding(CHECK, ERROR, f"an hour cannot be read: {error}", where, "see the check of files")
+                    scope.finding(CHECK, ERROR, f"cannot read an hour: {error}", where, "see the findings on files")
                 )
                 return
             continue

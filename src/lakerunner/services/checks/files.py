@@ -150,12 +150,12 @@ def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]
     schema = footer.schema.to_arrow_schema()
     stated = [column.name for column in segment.columns]
     if schema.names != stated:
-        yield f"its columns are not those that the index says: {_difference(schema.names, stated)}"
+        yield f"its columns differ from the index: {_difference(schema.names, stated)}"
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     leaves = {footer.schema.column(leaf).path: leaf for leaf in range(len(footer.schema))}
     order = [leaves.get(name) for name in spec.sort_by]
     if any([one.column_index for one in group.sorting_columns or ()] != order for group in groups):
-        yield f"the order of its rows is not declared: it should be {', '.join(spec.sort_by)}"
+        yield f"the sort order of its rows is not declared: expected {', '.join(spec.sort_by)}"
     if "timestamp" in leaves:
         statistics = [group.column(leaves["timestamp"]).statistics for group in groups]
         if statistics and all(one is not None and one.has_min_max for one in statistics):
@@ -198,7 +198,7 @@ def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
     if rows != segment.rows:
         yield f"{plural(rows, 'row')} can be read, the index says {segment.rows}"
     if unordered:
-        yield f"{unordered} of its rows are out of order: they should be sorted by {', '.join(sort_by)}"
+        yield f"{unordered} of its rows are not in order: expected order is {', '.join(sort_by)}"
     if first is not None and last is not None:
         yield from _time_troubles(segment, first, last)
 
@@ -221,7 +221,7 @@ def _unordered(keys: pa.RecordBatch) -> int:
 def _time_troubles(segment: Segment, first: int, last: int) -> Iterator[str]:
     if (first, last + 1) != (segment.time.start_ns, segment.time.end_ns):
         stated = f"{iso_time(segment.time.start_ns)} to {iso_time(segment.time.end_ns - 1)}"
-        yield f"its rows are of {iso_time(first)} to {iso_time(last)}, the index says {stated}"
+        yield f"its rows are from {iso_time(first)} to {iso_time(last)}, in the index {stated}"
 
 
 def _difference(there: list[str], stated: list[str]) -> str:
@@ -230,7 +230,7 @@ def _difference(there: list[str], stated: list[str]) -> str:
     if parts:
         return "; ".join(parts)
     swapped = next((pair for pair in pairwise(there) if stated.index(pair[0]) > stated.index(pair[1])), ("", ""))
-    return f"in another order, {swapped[0]} before {swapped[1]}"
+    return f"different order, {swapped[0]} before {swapped[1]}"
 
 
 def _without(error: Exception, key: str) -> str:

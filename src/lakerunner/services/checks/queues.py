@@ -23,16 +23,19 @@ def check_sources(lake: Lake, scope: Scope, found: Findings) -> None:
     found.looked_at["raw objects"] += inspect.count_sources(id_)
     for key, endless in inspect.endless_sources(id_):
         what = "this raw object is done, and its row does not say " + ("when" if endless else "of what")
-        found.add(scope.finding(CHECK_SOURCES, ERROR, what, key, "report it: a commit writes both at once"))
+        found.add(scope.finding(CHECK_SOURCES, ERROR, what, key, "report a bug: a commit writes both at once"))
     states = inspect.sources(id_, STALE_SECONDS)
     seen, failed = states.get("seen"), states.get("failed")
     if seen is not None and seen.stale:
-        what = f"{seen.stale} raw objects were seen over a day ago, and are not done"
-        to_do = "are pubsub, boxer and ingest running? They are announced again every reminder_seconds"
+        what = f"{seen.stale} raw objects were seen over a day ago and are not ingested"
+        to_do = "check that pubsub, boxer and ingest are running; objects are announced again every reminder_seconds"
         found.add(scope.finding(CHECK_SOURCES, NOTE, what, seen.oldest or "", to_do))
     if failed is not None and failed.count:
         what = f"{failed.count} raw objects are set aside"
-        to_do = "`lakerunner objects --state failed` says why; `--retry` sends them again, `dismiss KEY` ends one"
+        to_do = (
+            "`lakerunner objects --state failed` shows the reasons, `--retry` ingests them "
+            "again, `dismiss KEY` closes one"
+        )
         found.add(scope.finding(CHECK_SOURCES, NOTE, what, failed.oldest or "", to_do))
 
 

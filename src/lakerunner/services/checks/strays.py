@@ -28,8 +28,8 @@ from lakerunner.services.sweep.names import segment_in
 
 CHECK = "objects"
 _ID = re.compile(r"tbl_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.[^/]+")
-_SWEEP = "the sweeper deletes it: is one running? `lakerunner sweep` does it now"
-_LOOK = "no sweep takes it: look whose it is, then delete it: nothing reads it"
+_SWEEP = "check that a sweeper is running: it deletes the object; so does `lakerunner sweep`"
+_LOOK = "the sweeper leaves it: find out who wrote it, then delete it; nothing reads it"
 
 
 @dataclass
@@ -63,8 +63,10 @@ def check_unowned(lake: Lake, found: Findings) -> None:
         owner = meta.key.removeprefix(SEGMENT_PREFIX).partition("/")[0]
         if owner not in known and not _is_new(lake, owner):
             found.looked_at["objects"] += 1
-            what = "this object belongs to no organization"
-            found.add(Finding(CHECK, ERROR, "", what, meta.key, "look whose it is, then delete it: nothing reads it"))
+            what = "this object belongs to no known organization"
+            found.add(
+                Finding(CHECK, ERROR, "", what, meta.key, "find out who wrote it, then delete it: nothing reads it")
+            )
 
 
 def _is_new(lake: Lake, owner: str) -> bool:
@@ -98,7 +100,7 @@ def _add_unknown(lake: Lake, scope: Scope, meta: ObjectMeta, to_do: str, found: 
         tally.young += 1
         tally.newest = tally.newest or meta.key
     elif _is_there(lake, meta.key):
-        what = f"the index does not know this object of {meta.size} bytes, {age / 3600:.1f} hours old"
+        what = f"this object of {meta.size} bytes is not in the index, {age / 3600:.1f} hours old"
         found.add(scope.finding(CHECK, ERROR, what, meta.key, to_do))
 
 

@@ -31,9 +31,9 @@ def text_troubles(stored: bytes | memoryview, columns: Sequence[Column], file: p
     made = _made_anew(columns, file)
     wanted = TextIndex(made)
     if _sure(stored) != _sure(made):
-        yield "this text index is of other row groups, or asks otherwise, than its segment has it"
+        yield "this text index does not match the row groups or hashing of its segment"
     elif len(there.bits) == len(wanted.bits) and (lost := _lost(there.bits, wanted.bits)):
-        yield f"this text index lacks {lost} of the bits that the texts of its segment have: they are not found by it"
+        yield f"this text index lacks {lost} bits of the texts of its segment: searches miss these texts"
 
 
 def _made_anew(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:

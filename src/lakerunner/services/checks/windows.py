@@ -40,7 +40,9 @@ _ERRORS = {"chq_rollup_sum": "chq_rollup_sum_error"}  # what the sum's rounding 
 _CLOSE = 1e-12
 _SAMPLES = ("value", "int_value", "count", "float_count", "chq_rollup_count")
 _MAPS = tuple(scope.map_column for scope in SCOPES)
-_TO_DO = "mark the source segment as not rolled (lrdb.segments.rolled), so that it is rolled up again, and report it"
+_TO_DO = (
+    "mark the source segment as not rolled up (lrdb.segments.rolled), so that it is rolled up again, and report a bug"
+)
 
 # (tier of the source, the tier to make, the segment to roll up, all live segments of a tier in a time) -> its windows
 Pick = Callable[[TimeRange], list[Segment]]
@@ -80,7 +82,7 @@ def check_rolled(lake: Lake, scope: Scope, horizon: Horizon, found: Findings) ->
         ids = lake.index.inspect.without_windows(scope.organization.id, tier, target, since)
         for segment in lake.index.segments.get(scope.organization.id, ids):
             if _has_points(lake, segment) and lake.index.inspect.still_live([segment.id]):
-                what = f"it is marked as rolled up, and there are no windows of {TIER_NAMES[target]} of its time"
+                what = f"it is marked as rolled up, but there are no windows of {TIER_NAMES[target]} for its time"
                 found.add(scope.finding(CHECK, ERROR, what, segment.path, _TO_DO))
 
 
@@ -135,9 +137,9 @@ def _check_segment(
         if segment.id not in {one.id for one in used}:
             raise Unfit("replaced meanwhile")
         if any(not one.rolled for one in used):
-            raise Unfit("others of their time wait to be rolled up")
+            raise Unfit("other segments of the same time wait to be rolled up")
         if sum(one.rows for one in used) > MOST_ROWS:
-            raise Unfit(f"over {MOST_ROWS} rows of source")
+            raise Unfit(f"the source has more than {MOST_ROWS} rows")
         return used
 
     try:
@@ -145,11 +147,11 @@ def _check_segment(
         stored = lake.index.inspect.tier(Tier(tier.organization, tier.collector, tier.signal, target), ends)
         troubles = compared(expected, [(one, _rows_of(lake, one, ends)) for one in stored])
     except (Absent, Corrupt) as error:
-        raise Unfit("a file cannot be read, see the check of files") from error
+        raise Unfit("a file cannot be read, see the findings on files") from error
     if troubles and not _unchanged(lake, [segment, *used, *stored]):
         raise Unfit("replaced meanwhile")
     found.looked_at["windows recomputed"] += expected.num_rows
-    found.looked_at["segments rolled up anew"] += 1
+    found.looked_at["segments rolled up again"] += 1
     for what in troubles:
         where = f"{segment.collector}/{TIER_NAMES[target]} of {segment.path}"
         found.add(scope.finding(CHECK, ERROR, what, where, _TO_DO))

@@ -50,7 +50,7 @@ class Progress:
         self._found += len(found)
         if self._clock() >= self._next:
             self._next = self._clock() + _PROGRESS_SECONDS
-            self._say(f"{chore}: {self._looked} looked at, {self._found} found")
+            self._say(f"{chore}: {self._looked} checked, {self._found} found")
         for finding in found if self._keys else ():
             stays = "" if finding.goes else " stays"
             for key in finding.keys:
@@ -68,7 +68,7 @@ def run_sweep(settings: Settings, say: Say, *, dry_run: bool, verbose: bool, for
         chores = chores_of(settings, index, open_store(address), address, force=force)
         with index.sweep.alone(this_process()) as lock:
             if lock is None:
-                say(f"another sweeper is at work: {index.sweep.sweeping() or 'it has just ended, try again'}")
+                say(f"another sweeper is running: {index.sweep.sweeping() or 'it has just finished, try again'}")
                 return BUSY
             report = sweep(chores, index.sweep.now_ns(), progress, lock.held)
             if not report.stopped:
@@ -99,7 +99,7 @@ def _ended(report: Report, say: Say) -> int:
     for chore, error in report.failures:
         say(f"error: {chore}: {error}")
     if report.stopped:
-        say("error: the connection to the index broke, and with it the right to sweep: run it again")
+        say("error: the connection to the index was lost, and with it the sweeper's lock: run it again")
     return FAILED if report.failures or report.stopped else SWEPT
 
 

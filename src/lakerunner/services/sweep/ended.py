@@ -19,8 +19,8 @@ from lakerunner.services.sweep.finding import PAGE, Finding, Found, Gone, Kind
 from lakerunner.services.sweep.names import segment_in
 
 _REASONS = {
-    "replaced": (Kind.REPLACED, "another segment has its rows"),
-    "expired": (Kind.EXPIRED, "its rows are past their retention"),
+    "replaced": (Kind.REPLACED, "replaced: another segment has its rows"),
+    "expired": (Kind.EXPIRED, "expired: its rows are past their retention"),
 }
 
 

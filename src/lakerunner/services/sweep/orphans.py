@@ -23,8 +23,11 @@ from lakerunner.services.sweep.names import segment_in, signal_in
 MOST = 100_000  # of one organization in one sweep, which bounds memory; the next sweep takes others
 FEW = 100  # segments: so many are taken wherever the index knows any; more must be a small part of what it knows
 _PART = 10
-_REASON = "no row of the index names it"
-_HELD = "no row names it, and stays: the index knows too few of the files there. Is it this store's? --force takes them"
+_REASON = "the index does not use it"
+_HELD = (
+    "not used by the index, but kept: the index knows too few of the files in this "
+    "store. Check that they belong together; --force deletes these files"
+)
 
 
 class Orphans:

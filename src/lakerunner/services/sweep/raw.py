@@ -71,6 +71,7 @@ def raw_retention_ns(text: str) -> int | None:
         )
     if found < _LEAST_NS:
         raise UserError(
-            f"setting raw_retention: {text} is less than 24h: the push doors look for raw objects of the last 24 hours"
+            f"setting raw_retention: {text} is less than 24h: duplicates of pushed requests are "
+            "detected by raw objects of the last 24 hours"
         )
     return found

@@ -52,11 +52,11 @@ class PastRetention:
 
 def _finding(past: Past, cutoff: Cutoff, keep: str) -> Finding:
     what = name_of(past.signal, past.frequency_ms)
-    reason = f"kept for {keep}; its files go when the grace time ends"
+    reason = f"kept for {keep}; its files are deleted after the grace time"
     if past.unrolled and past.due:
-        reason = f"kept for {keep}; its rollup was waited for in vain, and rollups lack it from now on"
+        reason = f"kept for {keep}; its rollup did not happen in time, so rollups lack its rows"
     elif not past.due:
-        reason = f"kept for {keep}, and stays: it is not rolled up yet, and rollups are kept longer"
+        reason = f"kept for {keep}, but stays: it is not rolled up yet, and rollups are kept longer"
     return Finding(
         Kind.PAST,
         what,

@@ -27,7 +27,7 @@ class OldPushes:
     def find(self, now_ns: int) -> Iterator[Found]:
         count, oldest_ns = self._index.sweep.old_pushes(_before(now_ns))
         if oldest_ns is not None:
-            reason = "their requests came more than 24 h ago: sent again, they are new ones"
+            reason = "requests received more than 24 h ago: duplicates of them are no longer detected"
             yield Found(count, (Finding(Kind.PUSH, "", reason, oldest_ns, count=count),))
 
     def take(self, findings: Sequence[Finding], now_ns: int) -> Gone:  # noqa: ARG002 - the index knows which
@@ -75,7 +75,7 @@ class VoidWork:
 
 
 def _void(box: FailedBox) -> Finding:
-    reason = "none of its segments has this work before it any more"
+    reason = "none of its segments waits for this work any more"
     return Finding(Kind.WORK, box.topic, reason, box.first_ns, box.organization, about=box)
 
 

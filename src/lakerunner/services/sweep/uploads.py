@@ -34,5 +34,5 @@ class AbandonedUploads:
 
 
 def _finding(upload: Upload) -> Finding:
-    reason = "begun before the grace time, and never ended"
+    reason = "started before the grace time and never finished"
     return Finding(Kind.UPLOAD, "", reason, upload.started_ns, None, (upload.key,), upload.bytes, about=upload)
