@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from lakerunner.bus.topics import IngestBox
 from lakerunner.model.errors import Absent, Corrupt, TooLarge, UserError, WrongContent
 from lakerunner.model.failpoint import arm, reach
-from lakerunner.model.findings import Findings, Rejects
+from lakerunner.model.findings import Findings, Note, Rejects
 from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import signal_named

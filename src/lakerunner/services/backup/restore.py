@@ -24,6 +24,7 @@ from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.index.migrate import load_migrations
 from lakerunner.model.errors import UserError
+from lakerunner.model.failpoint import arm, reach
 from lakerunner.model.plural import plural
 from lakerunner.model.source import SIGNAL_NAMES
 from lakerunner.objects.open import open_store
