@@ -156,7 +156,7 @@ def framed(*messages: bytes) -> bytes:
     ("key", "data", "expected"),
     [
         ("x.pb", framed(b"\x0a\x00", b"\x0a\x01\x0a"), b"\x0a\x00\x0a\x01\x0a"),
-        ("x.binpb.gz", gzip.compress(framed(b"\x0a\x00")), b"\x0a\x00"),
+        ("x.binpb.gz", gzip.compress(framed(b"\x0a\x00"), mtime=0), b"\x0a\x00"),
         ("x.pb", framed(zstd(b"\x0a\x00"), zstd(CONTENT)), b"\x0a\x00" + CONTENT),
         ("x.json", framed(zstd(b'{"a":1}'), zstd(b'{"b":2}')), b'{"a":1}\n{"b":2}\n'),
         ("x.jsonl", b"\0\0\0\xff{}", b"\0\0\0\xff{}"),
