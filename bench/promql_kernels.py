@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lakerunner.plan.vectors.arrays import Floats, Ints
-from lakerunner.plan.vectors.expression import Call, Range, Selector
-from lakerunner.plan.vectors.function import Called
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.values import Samples, Scalar, Steps, Value, Windows
-from lakerunner.plan.vectors.windows import windows
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.series.arrays import Floats, Ints
+from lakerunner.series.expression import Call, Range, Selector
+from lakerunner.series.function import Called
+from lakerunner.series.notes import Notes
+from lakerunner.series.values import Samples, Scalar, Steps, Value, Windows
+from lakerunner.series.windows import windows
 
 EVERY, RANGE, TURNS, PART = 15_000, 300_000, 3, 100
 OPENING = 1_767_225_600_000

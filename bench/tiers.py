@@ -43,7 +43,6 @@ from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
-from lakerunner.plan.vectors.values import Steps, Vector
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.known_segments import KnownSegments
@@ -53,6 +52,7 @@ from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
+from lakerunner.series.values import Steps, Vector
 
 ORGANIZATION = DEFAULT_ORGANIZATION.id
 DAY, HOUR, MINUTE, EVERY = 86_400_000, 3_600_000, 60_000, 15_000

@@ -41,11 +41,11 @@ from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.ingest import BoxResult
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.account import Account
 from lakerunner.query.engine import Question
 from lakerunner.query.metrics.answer import MetricsQuestion
 from lakerunner.query.workers import OneWorker
+from lakerunner.series.values import Steps
 from lakerunner.services.ingest import commit_of
 from lakerunner.services.parts import open_engine, open_metrics_engine, open_worker
 from lakerunner.settings import Settings

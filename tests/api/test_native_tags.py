@@ -19,7 +19,7 @@ from lakerunner.model.source import SourceObject
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.plan.scan import Attribute
-from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.series.expression import Matcher
 from query.sample_lake import FULL_SHRED, HOUR, NOW, OWN, START, Lake, Record, plain_map, random_records
 
 Keys = dict[str, list[str]]

@@ -17,9 +17,9 @@ from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, TooLarge, To
 from lakerunner.model.labels import NAME, labels_of
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.vectors.values import Steps, Vector
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.metrics.answer import Group
+from lakerunner.series.values import Steps, Vector
 from suites.leaving import leaving
 from suites.metrics_lake import (
     MemoryLake,

@@ -11,8 +11,8 @@ import numpy as np
 from conformance.notation import Point
 from conformance.script import Case, Expected
 from lakerunner.model.labels import Labels, labels_text
-from lakerunner.plan.vectors.arrays import STALE_BITS
-from lakerunner.plan.vectors.histogram import Buckets, Histogram
+from lakerunner.series.arrays import STALE_BITS
+from lakerunner.series.histograms.histogram import Buckets, Histogram
 
 EPSILON = 1e-6
 _LEAST_NORMAL = 2.0**-1022

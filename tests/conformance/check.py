@@ -11,7 +11,9 @@ from conformance.answer import Answer, SameHistogram, problem_of, problem_of_val
 from conformance.script import Case
 from conformance.subject import Subject
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.parse import parse
+from lakerunner.promql.printer import expression_text
+from lakerunner.series.expression import (
     Aggregate,
     Binary,
     Call,
@@ -23,9 +25,7 @@ from lakerunner.plan.vectors.expression import (
     Unary,
     parts,
 )
-from lakerunner.plan.vectors.values import Steps
-from lakerunner.promql.parse import parse
-from lakerunner.promql.printer import expression_text
+from lakerunner.series.values import Steps
 
 MINUTE_MS = 60_000
 # What these give depends on the moment of the evaluation, however fixed their arguments are.

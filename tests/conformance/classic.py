@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
-from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Buckets, Histogram
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram
 
 _SUFFIXES = ("_bucket", "_count", "_sum")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
+from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
 
 _HINTS = {
     "unknown": ResetHint.UNKNOWN,

@@ -17,8 +17,8 @@ from conformance.answer import Answer, almost_equal
 from conformance.notation import Point
 from conformance.script import State
 from lakerunner.model.labels import Labels, labels_of
-from lakerunner.plan.vectors.histogram import Buckets, Histogram
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.histograms.histogram import Buckets, Histogram
+from lakerunner.series.values import Steps
 
 
 @dataclass(frozen=True)

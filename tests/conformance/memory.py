@@ -14,9 +14,9 @@ import numpy as np
 from conformance.script import Sample, State
 from lakerunner.model.labels import Labels, value_of
 from lakerunner.plan.regex import compiled
-from lakerunner.plan.vectors.expression import Matcher
-from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
-from lakerunner.plan.vectors.values import Samples
+from lakerunner.series.expression import Matcher
+from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
+from lakerunner.series.values import Samples
 
 
 class MemorySource:

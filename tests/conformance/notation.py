@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from conformance.histogram_notation import parse_histogram, sequence
 from lakerunner.model.labels import NAME, Labels, labels_of
-from lakerunner.plan.vectors.arrays import STALE
-from lakerunner.plan.vectors.histogram import Histogram
+from lakerunner.series.arrays import STALE
+from lakerunner.series.histograms.histogram import Histogram
 
 
 class ScriptError(Exception):

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.script import Sample
 from lakerunner.model.labels import Labels
-from lakerunner.plan.vectors.histogram import Buckets, Histogram
+from lakerunner.series.histograms.histogram import Buckets, Histogram
 from pipeline.remote_write_oracle import message_type
 
 _WHOLE_BELOW = 2**53

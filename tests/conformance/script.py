@@ -16,8 +16,8 @@ from types import MappingProxyType
 from conformance.classic import as_native
 from conformance.notation import Point, ScriptError, duration_ms, parse_number, parse_series, parse_starts, unquoted
 from lakerunner.model.labels import Labels, labels_text
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.values import Steps
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from conformance.memory import MemorySource
 from conformance.script import State
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
-from lakerunner.plan.vectors.evaluate import evaluate, in_order, kind_of
-from lakerunner.plan.vectors.expression import Kind
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.ranges import windowed
-from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
+from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
+from lakerunner.series.evaluation.ranges import windowed
+from lakerunner.series.expression import Kind
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.notes import Notes
+from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 
 
 class Subject(Protocol):

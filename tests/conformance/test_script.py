@@ -13,10 +13,10 @@ from conformance.ledger import Ledger
 from conformance.memory import MemorySource
 from conformance.notation import Point, ScriptError, duration_ms, parse_number, parse_series, parse_starts
 from conformance.script import parse_script
-from lakerunner.plan.vectors.arrays import STALE, is_stale
-from lakerunner.plan.vectors.expression import Matcher
-from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.arrays import STALE, is_stale
+from lakerunner.series.expression import Matcher
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
+from lakerunner.series.values import Steps
 
 HERE = Path("here.test")
 

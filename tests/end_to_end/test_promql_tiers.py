@@ -24,10 +24,10 @@ from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
-from lakerunner.plan.vectors.values import Steps, Vector
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import MetricsQuestion
 from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.series.values import Steps, Vector
 from servers.lake import Lake, query_api
 from suites.cluster import HOUR_NS, METRIC_HOURS, SERIES, START_NS, Cluster, cluster
 

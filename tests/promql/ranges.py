@@ -11,13 +11,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lakerunner.model.labels import labels_of
-from lakerunner.plan.vectors.bounds import Bounds
-from lakerunner.plan.vectors.expression import Call, Number, Range, Selector, Span
-from lakerunner.plan.vectors.function import Called
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.values import Samples, Scalar, Steps, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.series.bounds import Bounds
+from lakerunner.series.expression import Call, Number, Range, Selector, Span
+from lakerunner.series.function import Called
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.notes import Notes
+from lakerunner.series.values import Samples, Scalar, Steps, Vector, Windows
 
 Point = tuple[int, Any] | tuple[int, Any, int]  # time in ms, a float or a histogram, a start time
 LOOKBACK = 300_000

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.plan.vectors.smoothing import extended_samples, smoothed_instant
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.evaluation.smoothing import extended_samples, smoothed_instant
+from lakerunner.series.values import Steps
 from promql.ranges import LOOKBACK, Point, bits, call, cells, row, samples_of, series, shapes, windows_of
 
 COUNTER = [(0, 1.0), (15_000, 2.0), (30_000, 3.0), (45_000, 4.0), (60_000, 5.0), (75_000, 6.0)]

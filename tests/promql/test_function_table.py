@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.plan.vectors.expression import Kind
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.series.expression import Kind
 
 # Name, kinds of the arguments (v vector, s scalar, m matrix, t string), kind of the result, how many of the last
 # arguments may be missing (-1: of the last there may be any number); ! is for experimental.

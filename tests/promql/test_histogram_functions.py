@@ -12,12 +12,12 @@ import pytest
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of
-from lakerunner.plan.vectors.expression import Call, Selector, Span
-from lakerunner.plan.vectors.function import Called, Evaluation
-from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Buckets, Histogram
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.values import Scalar, Steps, String, Value, Vector
 from lakerunner.promql.functions.histograms import HISTOGRAMS
+from lakerunner.series.expression import Call, Selector, Span
+from lakerunner.series.function import Called, Evaluation
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram
+from lakerunner.series.notes import Notes
+from lakerunner.series.values import Scalar, Steps, String, Value, Vector
 
 TABLE = {function.name: function for function in HISTOGRAMS}
 NAN, INF = math.nan, math.inf

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint, equal
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.smoothing import smoothed_instant
+from lakerunner.series.evaluation.smoothing import smoothed_instant
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint, equal
+from lakerunner.series.notes import Notes
 from promql.ranges import LOOKBACK, Point, cells, row, samples_of
 
 GAUGE, RESET, NOT_RESET = ResetHint.GAUGE, ResetHint.RESET, ResetHint.NOT_RESET

@@ -12,11 +12,6 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
 from lakerunner.plan.regex import capturing
-from lakerunner.plan.vectors.evaluate import evaluate, kind_of
-from lakerunner.plan.vectors.expression import Kind, Matcher, Number, Selector
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.split import split
-from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Scalar, Steps, Vector
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.functions.clock import moments
 from lakerunner.promql.functions.info_reference import shared_reference
@@ -25,6 +20,11 @@ from lakerunner.promql.functions.presence import absent_labels
 from lakerunner.promql.functions.sorting import compare_naturally
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
+from lakerunner.series.evaluation.evaluate import evaluate, kind_of
+from lakerunner.series.evaluation.fragments import split
+from lakerunner.series.expression import Kind, Matcher, Number, Selector
+from lakerunner.series.function import Called, Function
+from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, Vector
 
 STEPS = Steps(0, 120_000, 60_000)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.plan.vectors.notes import Note, Notes
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.notes import Note, Notes
+from lakerunner.series.values import Steps
 from promql.ranges import Point, bits, call, cells, inside, row, samples_of, series, shapes, windows_of
 
 GAUGE = [(10_000, 3.0), (20_000, 1.0), (30_000, 4.0), (40_000, 1.0), (50_000, 5.0)]

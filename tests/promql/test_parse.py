@@ -10,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import Position, TooLarge, UserError
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.check import expression_kind
+from lakerunner.promql.cursor import MAX_NESTING
+from lakerunner.promql.parse import MAX_DEPTH, MAX_LENGTH, parse, parse_selector
+from lakerunner.promql.printer import expression_text
+from lakerunner.series.expression import (
     NOWHERE,
     Aggregate,
     Binary,
@@ -28,10 +32,6 @@ from lakerunner.plan.vectors.expression import (
     Text,
     Unary,
 )
-from lakerunner.promql.check import expression_kind
-from lakerunner.promql.cursor import MAX_NESTING
-from lakerunner.promql.parse import MAX_DEPTH, MAX_LENGTH, parse, parse_selector
-from lakerunner.promql.printer import expression_text
 
 FOO = Selector((Matcher("__name__", "=", "foo"),), "foo")
 BAR = Selector((Matcher("__name__", "=", "bar"),), "bar")

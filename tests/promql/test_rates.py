@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.plan.vectors.notes import Note, Notes
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.notes import Note, Notes
+from lakerunner.series.values import Steps
 from promql.ranges import Point, bits, call, cells, inside, row, samples_of, series, shapes, windows_of
 
 COUNTER = [(n * 60_000, float(n * 60)) for n in range(11)]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.values import Steps
 from promql.ranges import Point, bits, call, cells, inside, row, samples_of, series, shapes, windows_of
 
 LINE = [(n * 10_000, 5.0 + 2 * n) for n in range(1, 7)]  # 0.2 per second, 5 at zero

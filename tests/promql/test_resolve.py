@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.expression import Binary, Number, Range, Selector, Subquery, bare
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
+from lakerunner.series.expression import Binary, Number, Range, Selector, Subquery, bare
+from lakerunner.series.values import Steps
 
 STEPS = Steps(60_000, 660_500, 15_000)
 

@@ -19,11 +19,11 @@ from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
-from lakerunner.plan.vectors.expression import Matcher
-from lakerunner.plan.vectors.values import Samples
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.selection import Selection, Shard
+from lakerunner.series.expression import Matcher
+from lakerunner.series.values import Samples
 
 ALL = (-(2**53), 2**53)
 WHOLE = Shard()

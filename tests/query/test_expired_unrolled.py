@@ -22,7 +22,6 @@ from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
-from lakerunner.plan.vectors.values import Steps, Vector
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.known_segments import KnownSegments
@@ -33,6 +32,7 @@ from lakerunner.query.metrics.reads import to_json
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
+from lakerunner.series.values import Steps, Vector
 from lakerunner.services.sweep.retention import PastRetention
 from servers.postgres import empty_index
 from suites.metrics_lake import metrics_server

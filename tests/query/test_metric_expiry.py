@@ -10,9 +10,9 @@ from metric_lake import NS
 from tiered_lake import DAY, HOUR, MINUTE, T0, Tiered, ask, delta, same, series, small
 
 from lakerunner.model.tier import RAW, TIERS
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.read_lines import lines
 from lakerunner.query.metrics.reads import to_json
+from lakerunner.series.values import Steps
 
 EVERY_MINUTE: list[tuple[int, float | None]] = [(T0 + n * MINUTE, float(n)) for n in range(1, 241)]
 LAST = T0 + 4 * HOUR

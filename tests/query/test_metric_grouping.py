@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.labels import NAME, Labels, labels_of
-from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.metrics.grouping import alike
 from lakerunner.query.metrics.matching import Form, LabelTest
 from lakerunner.query.metrics.seen import Matched, Seen
 from lakerunner.query.metrics.view import StoredSeries
+from lakerunner.series.expression import Matcher
 
 A, B, C = (labels_of({NAME: "m", "a": value}) for value in "abc")
 

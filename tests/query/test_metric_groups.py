@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.groups import in_groups
+from lakerunner.series.values import Steps
 
 HOUR = 3_600_000
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lakerunner.model.labels import labels_of
-from lakerunner.plan.vectors.values import Samples, Vector
 from lakerunner.query.metrics.joined import joined_samples, joined_vectors
+from lakerunner.series.values import Samples, Vector
 
 A, B, C = (labels_of({"x": x}) for x in "abc")
 

@@ -11,11 +11,11 @@ from metric_lake import ALL, EVERY, NS, T0, MetricLake, gauge, label, metric, na
 from lakerunner.model.labels import labels_of
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
 from lakerunner.plan.scan import Equals
-from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.exemplars import Exemplar, exemplars_of
 from lakerunner.query.metrics.listing import MetricFamily, label_names, label_values, metadata_of, series_of
 from lakerunner.query.metrics.matching import Form, form_of, matches
+from lakerunner.series.expression import Matcher
 
 RESOURCE = {"service.name": "cart", "host.name": "h1"}
 TRACE, SPAN = bytes(range(16)), bytes(range(8))

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.errors import Unavailable
-from lakerunner.plan.vectors.arrays import STALE
-from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
-from lakerunner.plan.vectors.notes import Note
-from lakerunner.plan.vectors.values import Partial, Samples, Vector
 from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, from_batch, to_batch
+from lakerunner.series.arrays import STALE
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
+from lakerunner.series.notes import Note
+from lakerunner.series.values import Partial, Samples, Vector
 
 LABELS = ((("__name__", "up"), ("job", "a")), (("job", 'quo"te é'),))
 VALUES = np.array([[1.5, np.nan, -0.0], [STALE, np.inf, 2**53 + 1.0]])

@@ -12,8 +12,8 @@ from tiered_lake import MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, same, se
 
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.time import SECOND_NS
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.refusals import MOST, SECONDS, Refusals, Wanted
+from lakerunner.series.values import Steps
 
 FIVE = 5 * MINUTE
 RATE = Wanted(OWN, "rate(sent[5m])", FIVE)

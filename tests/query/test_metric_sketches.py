@@ -18,14 +18,14 @@ from tiered_lake import MINUTE, T0, Tiered, ask, roll_tier, same_histograms, ser
 
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.tier import RAW, TIERS
-from lakerunner.plan.vectors.histogram import HISTOGRAM_POINTS, Histogram, ResetHint
-from lakerunner.plan.vectors.tiers import guard
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.metrics.engine import MetricsLimits
 from lakerunner.query.metrics.rollup_rows import stored_columns
+from lakerunner.series.evaluation.tiers import guard
+from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS, Histogram, ResetHint
+from lakerunner.series.values import Steps
 from suites.sketch_oracle import bucket
 
 Points = list[tuple[int, float | None]]

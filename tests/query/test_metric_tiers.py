@@ -20,13 +20,13 @@ from tiered_lake import HOUR, MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, ro
 
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.tier import RAW, TIERS, window_end
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.pieces import Piece, Untiered, from_batch, to_batch
 from lakerunner.query.metrics.read_lines import lines
 from lakerunner.query.metrics.reading import SegmentFile
 from lakerunner.query.metrics.reads import Read, to_json
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import Fetch, MetricsUnit
+from lakerunner.series.values import Steps
 
 EXACT = ["delta", "resets", "changes", "count_over_time", "present_over_time", "min_over_time", "max_over_time"]
 EXACT += ["first_over_time", "last_over_time"]

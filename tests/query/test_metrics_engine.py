@@ -21,9 +21,6 @@ from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.plan.vectors.evaluate import evaluate, in_order
-from lakerunner.plan.vectors.expression import Matcher
-from lakerunner.plan.vectors.values import Samples, Scalar, Steps, Vector
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.promql.resolve import resolve
@@ -37,6 +34,9 @@ from lakerunner.query.metrics.joined import joined_samples
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
+from lakerunner.series.evaluation.evaluate import evaluate, in_order
+from lakerunner.series.expression import Matcher
+from lakerunner.series.values import Samples, Scalar, Steps, Vector
 
 MINUTE = 60_000
 HOURS = Steps(T0 + 10 * MINUTE, T0 + 130 * MINUTE, 7 * MINUTE)

@@ -13,13 +13,13 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.plan.scan import Attribute, Contains, Equals, Present
 from lakerunner.plan.sql import Leaf
-from lakerunner.plan.vectors.expression import Matcher
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.promql.parse import parse
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import Evaluate, MetricsUnit
 from lakerunner.query.unit import WorkUnit
 from lakerunner.query.units import MAX_LEVELS, unit_from_bytes
+from lakerunner.series.expression import Matcher
+from lakerunner.series.values import Steps
 
 
 @pytest.fixture

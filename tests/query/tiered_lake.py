@@ -18,8 +18,6 @@ from lakerunner.model.tier import TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
-from lakerunner.plan.vectors.histogram import Histogram, equal
-from lakerunner.plan.vectors.values import Scalar, Steps, Vector
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.known_segments import KnownSegments
@@ -28,6 +26,8 @@ from lakerunner.query.metrics.engine import MetricsEngine
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
+from lakerunner.series.histograms.histogram import Histogram, equal
+from lakerunner.series.values import Scalar, Steps, Vector
 
 T0 = 1_704_067_200_000  # a multiple of every tier
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000

@@ -17,11 +17,11 @@ from lakerunner.cli import cli
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import NAME
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.vectors.histogram import Buckets, Histogram
-from lakerunner.plan.vectors.values import Steps, Vector
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.metrics.answer import Group
 from lakerunner.query.metrics.reads import Read
+from lakerunner.series.histograms.histogram import Buckets, Histogram
+from lakerunner.series.values import Steps, Vector
 from lakerunner.services.plot import Line, plot, short
 from suites.metrics_lake import MemoryLake, ScriptedLake, ScriptedMetrics, metrics_server, sample_lake
 

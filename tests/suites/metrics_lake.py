@@ -24,11 +24,6 @@ from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.tier import RAW, window_end
 from lakerunner.plan.regex import compiled
-from lakerunner.plan.vectors.evaluate import evaluate, in_order, kind_of
-from lakerunner.plan.vectors.expression import Kind, Matcher
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.notes import Note
-from lakerunner.plan.vectors.values import Samples, Steps, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
@@ -46,6 +41,11 @@ from lakerunner.query.metrics.answer import (
 )
 from lakerunner.query.metrics.joined import distinct_samples
 from lakerunner.query.metrics.reads import Read
+from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
+from lakerunner.series.expression import Kind, Matcher
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.notes import Note
+from lakerunner.series.values import Samples, Steps, Vector, Windows
 
 Points = Sequence[tuple[int, float | Histogram]]
 Selectors = Sequence[tuple[Matcher, ...]]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lakerunner.model.labels import Labels, labels_of
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.values import Vector
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.values import Vector
 
 Sample = float | Histogram | None
 Rows = Sequence[tuple[Labels, Sequence[Sample]]]

@@ -25,9 +25,9 @@ from lakerunner.api.native_tags import (
 )
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Attribute
-from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.expiry import expiry_warning
 from lakerunner.query.known_segments import Segments
+from lakerunner.series.expression import Matcher
 
 MAX_LISTED = 10_000  # tags, values or metrics of one answer
 

@@ -10,8 +10,8 @@ from typing import Any
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MS_NS
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.answer import MetricsQuestion
+from lakerunner.series.values import Steps
 
 MAX_POINTS = 11_000
 FORMS = ("sse", "json")

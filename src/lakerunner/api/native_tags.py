@@ -18,7 +18,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE, SCOPES
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.scan import Attribute
-from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.series.expression import Matcher
 
 MAX_SPELLINGS = 100  # attributes that are one tag
 _NOT_OF_TAG = re.compile("[^a-zA-Z0-9_]")

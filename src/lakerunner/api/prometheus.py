@@ -40,11 +40,11 @@ from lakerunner.api.prometheus_status import (
 from lakerunner.api.stopping import Stopping, is_cut_off
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.expression import Expression
 from lakerunner.promql.document import document
 from lakerunner.promql.parse import parse
 from lakerunner.promql.pretty import pretty_text
 from lakerunner.query.metrics.answer import MetricsLake
+from lakerunner.series.expression import Expression
 
 COMPATIBLE = "3.15.0"  # the Prometheus whose API and PromQL this is; clients look here for what they may ask
 Answer = Callable[[Request, Caller, Parameters, int], Awaitable[Response]]

@@ -25,11 +25,11 @@ from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS
-from lakerunner.plan.vectors.expression import Expression, Matcher, Selector, parts
-from lakerunner.plan.vectors.numerals import json_number
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.answer import Listing, MetricsLake
+from lakerunner.series.expression import Expression, Matcher, Selector, parts
+from lakerunner.series.numerals import json_number
 
 Selectors = list[tuple[Matcher, ...]]
 MAX_SELECTORS = 256

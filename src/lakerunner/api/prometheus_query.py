@@ -28,9 +28,9 @@ from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MS_NS
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.query.metrics.answer import LOOKBACK_MS, Group, MetricsAnswer, MetricsLake, MetricsQuestion
 from lakerunner.query.metrics.reads import to_json
+from lakerunner.series.values import Steps
 
 MAX_POINTS = 11_000
 _ALL = 1 << 62

@@ -18,8 +18,8 @@ from lakerunner.api.openapi import JSON
 from lakerunner.api.stream import Stream, in_thread
 from lakerunner.model.plural import plural
 from lakerunner.model.time import iso_time
-from lakerunner.plan.vectors.notes import Note
 from lakerunner.query.account import Account
+from lakerunner.series.notes import Note
 
 TRUNCATED = "results truncated due to limit"
 _MOST_NOTES = 10

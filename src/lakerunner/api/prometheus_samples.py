@@ -26,8 +26,8 @@ from lakerunner.api.prometheus_response import account_warnings, whole
 from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.time import MS_NS
-from lakerunner.plan.vectors.values import NO_SAMPLES, Samples
 from lakerunner.query.metrics.answer import LOOKBACK_MS, MetricsLake, StoredSamples
+from lakerunner.series.values import NO_SAMPLES, Samples
 
 PROTOBUF = "application/x-protobuf"
 BODY_LIMIT = BodyLimit(4 << 20, "the limit of a remote-read request")

@@ -1,1 +1,1 @@
-"""PromQL: text in, an expression over series (plan/vectors) out. No I/O."""
+"""PromQL: text in, an expression over series (series) out. No I/O."""

@@ -12,7 +12,11 @@ from dataclasses import replace
 from lakerunner.model.errors import UserError
 from lakerunner.model.go_quote import quoted
 from lakerunner.model.labels import NAME
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.lexer import refusal
+from lakerunner.promql.literals import is_utf8
+from lakerunner.promql.selectors import matches_empty
+from lakerunner.series.expression import (
     Aggregate,
     Binary,
     Call,
@@ -29,11 +33,7 @@ from lakerunner.plan.vectors.expression import (
     Unary,
     bare,
 )
-from lakerunner.plan.vectors.function import Function
-from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.lexer import refusal
-from lakerunner.promql.literals import is_utf8
-from lakerunner.promql.selectors import matches_empty
+from lakerunner.series.function import Function
 
 COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">="))
 SET_OPERATORS = frozenset(("and", "or", "unless"))

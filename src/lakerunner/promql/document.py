@@ -7,7 +7,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.go_numbers import plain_number
+from lakerunner.promql.literals import shown
+from lakerunner.series.expression import (
     Aggregate,
     At,
     Binary,
@@ -26,10 +29,7 @@ from lakerunner.plan.vectors.expression import (
     Text,
     Unary,
 )
-from lakerunner.plan.vectors.function import Function
-from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.go_numbers import plain_number
-from lakerunner.promql.literals import shown
+from lakerunner.series.function import Function
 
 Document = dict[str, Any]
 

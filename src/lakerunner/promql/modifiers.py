@@ -7,11 +7,11 @@ import math
 from dataclasses import replace
 from typing import Literal, cast
 
-from lakerunner.plan.vectors.expression import At, Duration, Expression, Range, Selector, Span, Subquery
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.duration_terms import offset_duration, positive_duration
 from lakerunner.promql.go_numbers import plain_number
 from lakerunner.promql.literals import duration_seconds, number, rounded
+from lakerunner.series.expression import At, Duration, Expression, Range, Selector, Span, Subquery
 
 _A_DURATION = "number, duration, step(), or range()"
 _WHERE = "must be preceded by an instant vector selector or range vector selector or a subquery"

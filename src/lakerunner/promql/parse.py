@@ -13,7 +13,14 @@ from typing import Literal
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.go_quote import quoted
 from lakerunner.model.selector import unquoted
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.check import checked
+from lakerunner.promql.cursor import Cursor
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, refusal
+from lakerunner.promql.literals import duration_seconds, number, utf8_string
+from lakerunner.promql.modifiers import modified
+from lakerunner.promql.selectors import NAME_KINDS, matches_empty, selector
+from lakerunner.series.expression import (
     Aggregate,
     Binary,
     Call,
@@ -27,14 +34,7 @@ from lakerunner.plan.vectors.expression import (
     Unary,
     parts,
 )
-from lakerunner.plan.vectors.function import Function
-from lakerunner.promql.check import checked
-from lakerunner.promql.cursor import Cursor
-from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, refusal
-from lakerunner.promql.literals import duration_seconds, number, utf8_string
-from lakerunner.promql.modifiers import modified
-from lakerunner.promql.selectors import NAME_KINDS, matches_empty, selector
+from lakerunner.series.function import Function
 
 MAX_LENGTH = 65_536  # characters
 MAX_DEPTH = 200  # of the tree, which a chain of operators makes as deep as it is long

@@ -3,8 +3,8 @@ indented. The lines are Prometheus' own, by the letter."""
 
 from __future__ import annotations
 
-from lakerunner.plan.vectors.expression import Aggregate, Binary, Call, Expression, Paren, Subquery, Unary
 from lakerunner.promql.printer import aggregation_text, expression_text, operator_text, subquery_suffix
+from lakerunner.series.expression import Aggregate, Binary, Call, Expression, Paren, Subquery, Unary
 
 _LINE = 100  # bytes
 

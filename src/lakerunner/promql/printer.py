@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from lakerunner.model.go_quote import quoted
 from lakerunner.model.labels import NAME, is_plain_label
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.go_numbers import plain_number, short_number
+from lakerunner.series.expression import (
     Aggregate,
     At,
     Binary,
@@ -25,7 +26,6 @@ from lakerunner.plan.vectors.expression import (
     Text,
     Unary,
 )
-from lakerunner.promql.go_numbers import plain_number, short_number
 
 _YEAR, _WEEK = 31_536_000_000, 604_800_000
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))

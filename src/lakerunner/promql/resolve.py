@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass, replace
 
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.literals import LARGEST_SECONDS
+from lakerunner.series.expression import (
     Aggregate,
     At,
     Binary,
@@ -22,9 +23,8 @@ from lakerunner.plan.vectors.expression import (
     Subquery,
     Unary,
 )
-from lakerunner.plan.vectors.histogram_totals import with_totals_marked
-from lakerunner.plan.vectors.values import Steps
-from lakerunner.promql.literals import LARGEST_SECONDS
+from lakerunner.series.histograms.totals import with_totals_marked
+from lakerunner.series.values import Steps
 
 
 def resolve(expression: Expression, steps: Steps, instant: bool) -> Expression:

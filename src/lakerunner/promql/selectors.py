@@ -6,9 +6,9 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME
 from lakerunner.model.selector import PROMQL, read_items
 from lakerunner.plan.regex import compiled
-from lakerunner.plan.vectors.expression import Matcher, Selector, Span
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, Token
+from lakerunner.series.expression import Matcher, Selector, Span
 
 NAME_KINDS = (AGGREGATORS | DURATION_WORDS).union(
     ("identifier", "metric identifier", "by", "without", "and", "or", "unless", "offset", "start", "end"),

@@ -22,8 +22,8 @@ import orjson
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import LakerunnerError, UserError, error_from
 from lakerunner.model.time import MS_NS
-from lakerunner.plan.vectors.numerals import json_number
 from lakerunner.query.metrics.read_lines import lines
+from lakerunner.series.numerals import json_number
 from lakerunner.services.ask import INCOMPLETE
 from lakerunner.services.client import Client, Digits, Ended, OnProgress, broken_off
 from lakerunner.services.drawn import drawn, for_terminal

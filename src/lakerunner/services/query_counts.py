@@ -17,8 +17,6 @@ from prometheus_client import Counter, Histogram
 from lakerunner.api.limits import QueryLimits, Slot
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import Busy, LakerunnerError, UserError
-from lakerunner.plan.vectors.expression import Kind
-from lakerunner.plan.vectors.notes import Note
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.engine import Engine, Question
@@ -26,6 +24,8 @@ from lakerunner.query.metrics.answer import Group, MetricsAnswer, MetricsQuestio
 from lakerunner.query.metrics.engine import MetricsEngine
 from lakerunner.query.metrics.reads import Read
 from lakerunner.query.units import Unit
+from lakerunner.series.expression import Kind
+from lakerunner.series.notes import Note
 from lakerunner.services import meters
 
 

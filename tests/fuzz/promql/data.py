@@ -18,8 +18,8 @@ import numpy as np
 
 from conformance.script import Sample, State
 from lakerunner.model.labels import NAME, Labels, labels_of
-from lakerunner.plan.vectors.arrays import STALE
-from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
+from lakerunner.series.arrays import STALE
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 
 START = 1_709_287_200_000  # 2024-03-01 10:00, an even hour
 LENGTH = 110 * 60_000

@@ -9,7 +9,9 @@ from typing import Any
 from fuzz.promql import words
 from fuzz.promql.grammar import Query
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.parse import parse
+from lakerunner.promql.resolve import resolve
+from lakerunner.series.expression import (
     Aggregate,
     Binary,
     Call,
@@ -21,9 +23,7 @@ from lakerunner.plan.vectors.expression import (
     bare,
     parts,
 )
-from lakerunner.plan.vectors.steady import is_steady
-from lakerunner.promql.parse import parse
-from lakerunner.promql.resolve import resolve
+from lakerunner.series.steady import is_steady
 
 _NAMED = re.compile(r"(?<=: )\[.*\];")
 

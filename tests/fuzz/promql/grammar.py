@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from fuzz.promql import words
 from fuzz.promql.data import END, START
-from lakerunner.plan.vectors.expression import Kind
-from lakerunner.plan.vectors.function import Function
-from lakerunner.plan.vectors.values import Steps
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.series.expression import Kind
+from lakerunner.series.function import Function
+from lakerunner.series.values import Steps
 
 DEPTH = 4
 

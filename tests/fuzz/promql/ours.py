@@ -12,16 +12,16 @@ from lakerunner.api.prometheus_errors import Refused, query_text, running
 from lakerunner.api.prometheus_parameters import invalid
 from lakerunner.api.prometheus_response import notes_texts
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.evaluate import evaluate, in_order, kind_of
-from lakerunner.plan.vectors.expression import Expression
-from lakerunner.plan.vectors.function import Source
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.ranges import windowed
-from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.metrics.answer import Group, MetricsQuestion
+from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
+from lakerunner.series.evaluation.ranges import windowed
+from lakerunner.series.expression import Expression
+from lakerunner.series.function import Source
+from lakerunner.series.notes import Notes
+from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 
 _ALL = 1 << 62
 Evaluated = Callable[[Expression, Steps, Source], tuple[Value, Notes]]

@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakerunner.plan.aggregations import SPLITS
-from lakerunner.plan.aggregations.split import NotSplit
-from lakerunner.plan.vectors.evaluate import Evaluator, finished
-from lakerunner.plan.vectors.expression import Aggregate, Expression
-from lakerunner.plan.vectors.function import Source
-from lakerunner.plan.vectors.names import distinct_series
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.split import Fragment, split
-from lakerunner.plan.vectors.values import Partial, Steps, Value, Vector
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.query.metrics.joined import joined_vectors
+from lakerunner.series.aggregations import SPLITS
+from lakerunner.series.aggregations.split import NotSplit
+from lakerunner.series.evaluation.evaluate import Evaluator, finished
+from lakerunner.series.evaluation.fragments import Fragment, split
+from lakerunner.series.evaluation.names import distinct_series
+from lakerunner.series.expression import Aggregate, Expression
+from lakerunner.series.function import Source
+from lakerunner.series.notes import Notes
+from lakerunner.series.values import Partial, Steps, Value, Vector
 
 
 @dataclass(frozen=True)

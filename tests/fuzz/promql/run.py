@@ -34,7 +34,7 @@ from fuzz.promql.excused import excuse
 from fuzz.promql.grammar import Query, random_query
 from fuzz.promql.shrink import shrunk
 from fuzz.promql.source import StateSource
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.values import Steps
 
 _EVERY = 500
 _ASKED_AGAIN = 4

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from fuzz.promql.grammar import Query
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.expression import (
+from lakerunner.promql.parse import parse
+from lakerunner.promql.printer import expression_text
+from lakerunner.series.expression import (
     Aggregate,
     Binary,
     Call,
@@ -22,9 +24,7 @@ from lakerunner.plan.vectors.expression import (
     Unary,
     parts,
 )
-from lakerunner.plan.vectors.values import Steps
-from lakerunner.promql.parse import parse
-from lakerunner.promql.printer import expression_text
+from lakerunner.series.values import Steps
 
 _MOST_TRIES = 400
 

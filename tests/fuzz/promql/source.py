@@ -11,9 +11,9 @@ import numpy as np
 from conformance.memory import as_stored, matches, samples_of
 from conformance.script import Sample, State
 from lakerunner.model.labels import Labels
-from lakerunner.plan.vectors.expression import Matcher
-from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint
-from lakerunner.plan.vectors.values import Samples
+from lakerunner.series.expression import Matcher
+from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
+from lakerunner.series.values import Samples
 
 
 class StateSource:

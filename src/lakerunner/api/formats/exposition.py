@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name, value_of
-from lakerunner.plan.vectors.arrays import STALE_BITS
-from lakerunner.plan.vectors.histogram import Histogram, ResetHint
-from lakerunner.plan.vectors.numerals import number_text
-from lakerunner.plan.vectors.values import Samples
+from lakerunner.series.arrays import STALE_BITS
+from lakerunner.series.histograms.histogram import Histogram, ResetHint
+from lakerunner.series.numerals import number_text
+from lakerunner.series.values import Samples
 
 UTF8, UNDERSCORES = "allow-utf-8", "underscores"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8; escaping={}"

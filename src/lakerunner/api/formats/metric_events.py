@@ -16,9 +16,9 @@ import orjson
 from lakerunner.api.formats.prometheus_json import as_vector, histogram_json, labels_json
 from lakerunner.api.formats.series_rows import Rows, Texts, rows_of_samples, rows_of_vector, some_samples, written_rows
 from lakerunner.model.labels import Labels, labels_text
-from lakerunner.plan.vectors.arrays import Ints
-from lakerunner.plan.vectors.values import Samples, String
 from lakerunner.query.metrics.answer import Group
+from lakerunner.series.arrays import Ints
+from lakerunner.series.values import Samples, String
 
 _POINTS = 4000  # of one chunk, about
 _TAIL = b"}}\n\n"

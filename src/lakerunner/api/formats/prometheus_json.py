@@ -14,12 +14,12 @@ import orjson
 
 from lakerunner.api.formats.series_rows import Rows, Texts, rows_of_samples, rows_of_vector, some_samples, written_rows
 from lakerunner.model.labels import NO_LABELS, Labels
-from lakerunner.plan.vectors.arrays import Ints
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.histogram_text import json_buckets
-from lakerunner.plan.vectors.numerals import json_number, scalar_text
-from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
 from lakerunner.query.metrics.answer import Group
+from lakerunner.series.arrays import Ints
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.histograms.text import json_buckets
+from lakerunner.series.numerals import json_number, scalar_text
+from lakerunner.series.values import Samples, Scalar, Steps, String, Vector
 
 CHUNK_BYTES = 1 << 19
 _POINT_BYTES, _SERIES_BYTES = 40, 200  # about: how many fill a chunk

@@ -17,10 +17,10 @@ from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import Labels
 from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, tag, varint
 from lakerunner.plan.regex import compiled
-from lakerunner.plan.vectors.arrays import Floats, Ints
-from lakerunner.plan.vectors.expression import Matcher
-from lakerunner.plan.vectors.histogram import Buckets, Histogram
-from lakerunner.plan.vectors.values import Samples
+from lakerunner.series.arrays import Floats, Ints
+from lakerunner.series.expression import Matcher
+from lakerunner.series.histograms.histogram import Buckets, Histogram
+from lakerunner.series.values import Samples
 
 SAMPLES = 0
 MAX_BYTES = 64 << 20  # of an answer, before it is packed

@@ -16,9 +16,9 @@ import numpy as np
 from lakerunner.api.formats.point_text import Around, Bytes, Points, write_points
 from lakerunner.model.labels import Labels
 from lakerunner.model.number_text import MAX_BYTES
-from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.values import Samples, Vector
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.values import Samples, Vector
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lakerunner.plan.aggregations.kernels import added
+from lakerunner.series.group_kernels import added
 
 CUSTOM_BUCKETS = -53  # Prometheus' scale of histograms that have bounds
 _COUNTS = (1 << 64) - 1

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from lakerunner.plan.aggregations.kernels import added
+from lakerunner.series.group_kernels import added
 
 # What a row is to its window.
 NOTHING, NUMBER, STALE_MARKER, HISTOGRAM = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import chain
 
-from lakerunner.plan.vectors.function import Function
 from lakerunner.promql.functions.clock import CLOCK
 from lakerunner.promql.functions.histograms import HISTOGRAMS
 from lakerunner.promql.functions.info import INFO
@@ -16,6 +15,7 @@ from lakerunner.promql.functions.rates import RATES
 from lakerunner.promql.functions.regression import REGRESSIONS
 from lakerunner.promql.functions.sorting import SORTING
 from lakerunner.promql.functions.trigonometry import TRIGONOMETRY
+from lakerunner.series.function import Function
 
 _TABLES: tuple[tuple[Function, ...], ...] = (
     CLOCK,

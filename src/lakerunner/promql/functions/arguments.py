@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lakerunner.plan.vectors.arrays import Bools, Floats, filled
-from lakerunner.plan.vectors.expression import Kind
-from lakerunner.plan.vectors.function import Called
-from lakerunner.plan.vectors.values import Scalar, String, Vector, Windows
+from lakerunner.series.arrays import Bools, Floats, filled
+from lakerunner.series.expression import Kind
+from lakerunner.series.function import Called
+from lakerunner.series.values import Scalar, String, Vector, Windows
 
 VECTOR, SCALAR, STRING, MATRIX = Kind.VECTOR, Kind.SCALAR, Kind.STRING, Kind.MATRIX
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.model.labels import NO_LABELS
-from lakerunner.plan.vectors.arrays import Floats, Ints
-from lakerunner.plan.vectors.expression import Selector, bare
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.values import Scalar, Vector
 from lakerunner.promql.functions.arguments import SCALAR, VECTOR, vector_of
 from lakerunner.promql.functions.elementwise import changed
+from lakerunner.series.arrays import Floats, Ints
+from lakerunner.series.expression import Selector, bare
+from lakerunner.series.function import Called, Function
+from lakerunner.series.values import Scalar, Vector
 
 _DAY = 86_400
 _ERA = 146_097  # days of 400 years, after which the calendar repeats

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lakerunner.plan.vectors.arrays import Floats
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import VECTOR, float_samples, vector_of
+from lakerunner.series.arrays import Floats
+from lakerunner.series.function import Called, Function
+from lakerunner.series.values import Vector
 
 
 def elementwise(name: str, change: Callable[[Floats], Floats]) -> Function:

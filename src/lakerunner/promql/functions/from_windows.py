@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from lakerunner.plan.vectors import rolled
-from lakerunner.plan.vectors.arrays import Bools, Floats, Ints
-from lakerunner.plan.vectors.rolled import FromWindows, NotTiered, RolledRange
-from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.counters import check_counters, range_seconds
 from lakerunner.promql.functions.over_time_kernels import extremes, plus
 from lakerunner.promql.functions.range_vectors import NO_STARTS, Table
 from lakerunner.promql.functions.rate_kernels import extrapolation
 from lakerunner.promql.functions.sketches import histograms_of, ranges_of_windows
+from lakerunner.series import rolled
+from lakerunner.series.arrays import Bools, Floats, Ints
+from lakerunner.series.rolled import FromWindows, NotTiered, RolledRange
+from lakerunner.series.values import Vector
 
 _OVERFLOWS = 1e300  # sums past this may be infinite in another order
 

@@ -12,9 +12,11 @@ from itertools import takewhile
 
 import numpy as np
 
-from lakerunner.plan.vectors.arrays import Bools, Objects
-from lakerunner.plan.vectors.histogram import Histogram, ResetHint
-from lakerunner.plan.vectors.histogram_arithmetic import (
+from lakerunner.promql.functions.range_vectors import RangeVector, places
+from lakerunner.promql.functions.rate_kernels import extrapolation, starts_anew
+from lakerunner.series.arrays import Bools, Objects
+from lakerunner.series.evaluation.smoothing import histogram_on_line, outermost
+from lakerunner.series.histograms.arithmetic import (
     IncompatibleHistograms,
     added,
     compacted,
@@ -24,17 +26,15 @@ from lakerunner.plan.vectors.histogram_arithmetic import (
     scaled,
     subtracted,
 )
-from lakerunner.plan.vectors.sample_notes import (
+from lakerunner.series.histograms.histogram import Histogram, ResetHint
+from lakerunner.series.sample_notes import (
     bounds_reconciled,
     mixed_schemas,
     not_a_counter,
     not_a_gauge,
     starts_overlap,
 )
-from lakerunner.plan.vectors.smoothing import histogram_on_line, outermost
-from lakerunner.plan.vectors.values import Windows
-from lakerunner.promql.functions.range_vectors import RangeVector, places
-from lakerunner.promql.functions.rate_kernels import extrapolation, starts_anew
+from lakerunner.series.values import Windows
 
 
 @dataclass(frozen=True)

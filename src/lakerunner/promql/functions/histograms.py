@@ -15,8 +15,10 @@ from typing import cast
 import numpy as np
 
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
-from lakerunner.plan.vectors.arrays import Bools, Floats
-from lakerunner.plan.vectors.classic_histogram import (
+from lakerunner.series.arrays import Bools, Floats
+from lakerunner.series.expression import Kind, Span, bare
+from lakerunner.series.function import Called, Function
+from lakerunner.series.histograms.classic import (
     BOUND,
     ClassicHistograms,
     Quantiles,
@@ -24,14 +26,12 @@ from lakerunner.plan.vectors.classic_histogram import (
     fractions,
     quantiles,
 )
-from lakerunner.plan.vectors.expression import Kind, Span, bare
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.histogram_quantile import NanFact, fraction, quantile, quotient, variance
-from lakerunner.plan.vectors.notes import Note, Notes, Raised
-from lakerunner.plan.vectors.numerals import number_text
-from lakerunner.plan.vectors.united import united
-from lakerunner.plan.vectors.values import Scalar, Steps, String, Vector
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.histograms.quantile import NanFact, fraction, quantile, quotient, variance
+from lakerunner.series.notes import Note, Notes, Raised
+from lakerunner.series.numerals import number_text
+from lakerunner.series.united import united
+from lakerunner.series.values import Scalar, Steps, String, Vector
 
 _NAN_NOTES = {
     NanFact.RESULT: "input to histogram_quantile has NaN observations, result is NaN",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lakerunner.plan.vectors.expression import Call, Expression, Kind, Selector, Subquery, parts
+from lakerunner.series.expression import Call, Expression, Kind, Selector, Subquery, parts
 
 KindOf = Callable[[Expression], Kind]
 

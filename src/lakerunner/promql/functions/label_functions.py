@@ -12,10 +12,10 @@ import numpy as np
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.plan.regex import Regex, capturing
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.united import merged
-from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
+from lakerunner.series.function import Called, Function
+from lakerunner.series.united import merged
+from lakerunner.series.values import Vector
 
 MAX_VALUE = 65_536  # characters of a label's value that a query makes
 MAX_VALUES = 200_000_000  # of all series together

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from lakerunner.plan.vectors.arithmetic import exp, log, log2, log10, maximum, minimum
-from lakerunner.plan.vectors.arrays import Floats
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.values import Scalar, Vector
 from lakerunner.promql.functions.arguments import SCALAR, VECTOR, scalar_of, vector_of
 from lakerunner.promql.functions.elementwise import changed, elementwise
+from lakerunner.series.arrays import Floats
+from lakerunner.series.function import Called, Function
+from lakerunner.series.math.arithmetic import exp, log, log2, log10, maximum, minimum
+from lakerunner.series.values import Scalar, Vector
 
 
 def _sgn(values: Floats) -> Floats:

@@ -11,20 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
-from lakerunner.plan.vectors.expression import Kind
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.histogram import Histogram, ResetHint
-from lakerunner.plan.vectors.histogram_arithmetic import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
-from lakerunner.plan.vectors.sample_notes import (
-    bounds_reconciled,
-    histograms_ignored,
-    invalid_quantile,
-    mixed_samples,
-    mixed_schemas,
-    resets_collide,
-)
-from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import scalar_of
 from lakerunner.promql.functions.from_windows import FROM_WINDOWS
 from lakerunner.promql.functions.over_time_kernels import (
@@ -45,6 +31,20 @@ from lakerunner.promql.functions.range_vectors import (
 )
 from lakerunner.promql.functions.sketches import histograms_of as sketched
 from lakerunner.promql.functions.sketches import ranges_of_samples
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects
+from lakerunner.series.expression import Kind
+from lakerunner.series.function import Called, Function
+from lakerunner.series.histograms.arithmetic import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
+from lakerunner.series.histograms.histogram import Histogram, ResetHint
+from lakerunner.series.sample_notes import (
+    bounds_reconciled,
+    histograms_ignored,
+    invalid_quantile,
+    mixed_samples,
+    mixed_schemas,
+    resets_collide,
+)
+from lakerunner.series.values import Vector
 
 # ---- sums and means
 

@@ -7,10 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from lakerunner.model.labels import NAME, NO_LABELS, Labels, labels_of
-from lakerunner.plan.vectors.arrays import Bools, Floats
-from lakerunner.plan.vectors.expression import Expression, Matcher, Range, Selector, bare
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.values import Scalar, Vector
 from lakerunner.promql.functions.arguments import (
     MATRIX,
     SCALAR,
@@ -21,6 +17,10 @@ from lakerunner.promql.functions.arguments import (
     windows_of,
 )
 from lakerunner.promql.selectors import matches_empty
+from lakerunner.series.arrays import Bools, Floats
+from lakerunner.series.expression import Expression, Matcher, Range, Selector, bare
+from lakerunner.series.function import Called, Function
+from lakerunner.series.values import Scalar, Vector
 
 
 def _absent(called: Called) -> Vector:

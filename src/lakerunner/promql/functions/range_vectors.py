@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.model.labels import NAME, value_of
-from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
-from lakerunner.plan.vectors.expression import Range, Span, Subquery, bare
-from lakerunner.plan.vectors.function import Called
-from lakerunner.plan.vectors.histogram import Histogram
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.values import Samples, Vector, Windows
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects
+from lakerunner.series.expression import Range, Span, Subquery, bare
+from lakerunner.series.function import Called
+from lakerunner.series.histograms.histogram import Histogram
+from lakerunner.series.notes import Notes
+from lakerunner.series.values import Samples, Vector, Windows
 
 _NONE = np.array(None, object)
 _BEGINNING = Span(0, 1)

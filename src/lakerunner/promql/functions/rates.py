@@ -12,14 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
-from lakerunner.plan.vectors.expression import Kind
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.histogram import equal
-from lakerunner.plan.vectors.histogram_arithmetic import detect_reset
-from lakerunner.plan.vectors.sample_notes import mixed_samples, starts_overlap
-from lakerunner.plan.vectors.smoothing import outer_windows, outermost
-from lakerunner.plan.vectors.values import Samples, Vector, Windows
 from lakerunner.promql.functions.counters import check_counters, range_seconds
 from lakerunner.promql.functions.from_windows import FROM_WINDOWS
 from lakerunner.promql.functions.histogram_rates import (
@@ -30,6 +22,14 @@ from lakerunner.promql.functions.histogram_rates import (
 )
 from lakerunner.promql.functions.range_vectors import RangeVector, are_histograms, places, range_vector, table_of
 from lakerunner.promql.functions.rate_kernels import between_ends, extrapolated
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects
+from lakerunner.series.evaluation.smoothing import outer_windows, outermost
+from lakerunner.series.expression import Kind
+from lakerunner.series.function import Called, Function
+from lakerunner.series.histograms.arithmetic import detect_reset
+from lakerunner.series.histograms.histogram import equal
+from lakerunner.series.sample_notes import mixed_samples, starts_overlap
+from lakerunner.series.values import Samples, Vector, Windows
 
 
 def _rate(called: Called, *, counter: bool, per_second: bool) -> Vector:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import numpy as np
 
 from lakerunner.model.errors import UserError
-from lakerunner.plan.vectors.arrays import Bools, Floats
-from lakerunner.plan.vectors.expression import Kind
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.sample_notes import histograms_ignored
-from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import scalar_of
 from lakerunner.promql.functions.range_vectors import RangeVector, range_vector
 from lakerunner.promql.functions.regression_kernels import lines, smoothed_twice
+from lakerunner.series.arrays import Bools, Floats
+from lakerunner.series.expression import Kind
+from lakerunner.series.function import Called, Function
+from lakerunner.series.sample_notes import histograms_ignored
+from lakerunner.series.values import Vector
 
 
 def _deriv(called: Called) -> Vector:

@@ -16,10 +16,10 @@ import numpy as np
 
 from lakerunner.model import sketch
 from lakerunner.model.sketch import Placed, nothing_placed
-from lakerunner.plan.vectors.arrays import Bools, Floats, Ints, Objects
-from lakerunner.plan.vectors.bounds import Bounds
-from lakerunner.plan.vectors.histogram import HISTOGRAM_POINTS, Buckets, Histogram, ResetHint
-from lakerunner.plan.vectors.sketches import Sketches
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects
+from lakerunner.series.bounds import Bounds
+from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS, Buckets, Histogram, ResetHint
+from lakerunner.series.sketches import Sketches
 
 _AT_ONCE = 1 << 20  # buckets, of 8 bytes; a range has at most 270,000
 

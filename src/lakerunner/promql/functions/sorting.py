@@ -11,10 +11,10 @@ from functools import cmp_to_key
 import numpy as np
 
 from lakerunner.model.labels import Labels, value_of
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.steady import is_steady
-from lakerunner.plan.vectors.values import Vector
 from lakerunner.promql.functions.arguments import STRING, VECTOR, float_samples, string_of, vector_of
+from lakerunner.series.function import Called, Function
+from lakerunner.series.steady import is_steady
+from lakerunner.series.values import Vector
 
 _RANGE_WARNING = "sort is ineffective for range queries since results are always ordered by labels"
 _LARGEST = str((1 << 63) - 1)

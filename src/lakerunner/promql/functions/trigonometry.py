@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from lakerunner.plan.vectors import arithmetic
-from lakerunner.plan.vectors.function import Called, Function
-from lakerunner.plan.vectors.values import Scalar
 from lakerunner.promql.functions.arguments import SCALAR
 from lakerunner.promql.functions.elementwise import elementwise
+from lakerunner.series.function import Called, Function
+from lakerunner.series.math import arithmetic
+from lakerunner.series.values import Scalar
 
 
 def _pi(called: Called) -> Scalar:

@@ -11,11 +11,11 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.tier import TIERS, window_end
 from lakerunner.model.tiling import Interval
 from lakerunner.model.time import MS_NS
-from lakerunner.plan.vectors.expression import Kind, Matcher
-from lakerunner.plan.vectors.notes import Note
-from lakerunner.plan.vectors.values import Samples, Scalar, Steps, String, Vector
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.reads import Read
+from lakerunner.series.expression import Kind, Matcher
+from lakerunner.series.notes import Note
+from lakerunner.series.values import Samples, Scalar, Steps, String, Vector
 
 LOOKBACK_MS = 300_000
 

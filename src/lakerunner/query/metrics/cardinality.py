@@ -22,7 +22,6 @@ from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import NO_TILES, Interval, Tiles, clipped
 from lakerunner.model.time import MIN_NS, MS_NS
 from lakerunner.plan.scan import Condition, Equals, Scan
-from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.account import Account
 from lakerunner.query.assign import UnitSize, assign
 from lakerunner.query.known_segments import KnownSegments, Pick
@@ -35,6 +34,7 @@ from lakerunner.query.metrics.pieces import Listed
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import List, MetricsUnit
 from lakerunner.query.workers import Workers
+from lakerunner.series.expression import Matcher
 
 MOST_CELLS = 50_000  # metrics times windows, 2 KB each
 MOST_WINDOWS = 11_000

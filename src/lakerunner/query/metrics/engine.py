@@ -16,19 +16,7 @@ from lakerunner.model.expiry import NOTHING_EXPIRED
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import NO_TILES, Tiles, aligned, clipped
 from lakerunner.model.time import MS_NS, TimeRange
-from lakerunner.plan.aggregations import SPLITS
-from lakerunner.plan.aggregations.split import NotSplit
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
-from lakerunner.plan.vectors.evaluate import Evaluator, finished, in_order, kind_of
-from lakerunner.plan.vectors.expression import Aggregate, Expression, Kind, Matcher, Selector
-from lakerunner.plan.vectors.function import Function, Source
-from lakerunner.plan.vectors.names import distinct_series
-from lakerunner.plan.vectors.notes import Note, Notes
-from lakerunner.plan.vectors.ranges import windowed
-from lakerunner.plan.vectors.split import Fragment, split
-from lakerunner.plan.vectors.tiers import Guarded, guard
-from lakerunner.plan.vectors.values import NO_SAMPLES, Partial, Samples, Steps, Value, Vector, Windows
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.printer import expression_text
@@ -58,6 +46,18 @@ from lakerunner.query.metrics.refusals import Refusals, Wanted
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.metrics.unit import Evaluate, Fetch, MetricsUnit
 from lakerunner.query.workers import Workers
+from lakerunner.series.aggregations import SPLITS
+from lakerunner.series.aggregations.split import NotSplit
+from lakerunner.series.bounds import Bounds, too_many_samples
+from lakerunner.series.evaluation.evaluate import Evaluator, finished, in_order, kind_of
+from lakerunner.series.evaluation.fragments import Fragment, split
+from lakerunner.series.evaluation.names import distinct_series
+from lakerunner.series.evaluation.ranges import windowed
+from lakerunner.series.evaluation.tiers import Guarded, guard
+from lakerunner.series.expression import Aggregate, Expression, Kind, Matcher, Selector
+from lakerunner.series.function import Function, Source
+from lakerunner.series.notes import Note, Notes
+from lakerunner.series.values import NO_SAMPLES, Partial, Samples, Steps, Value, Vector, Windows
 
 SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into parts, whoever works them out
 _SHARDS = 16
@@ -238,7 +238,7 @@ class _Asked:
 
 @dataclass
 class Fetching:
-    """What a question has workers do: the source of its evaluation (plan/vectors/function.py), and its fragments."""
+    """What a question has workers do: the source of its evaluation (series/function.py), and its fragments."""
 
     engine: MetricsEngine
     organization: UUID

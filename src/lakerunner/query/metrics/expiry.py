@@ -14,9 +14,9 @@ from lakerunner.model.expiry import Expiry, expiry_text
 from lakerunner.model.tier import RAW, TIER_NAMES, TIER_WIDTHS, window_end
 from lakerunner.model.tiling import Interval, Tiles, clipped, joined
 from lakerunner.model.time import HOUR_NS, MS_NS, SECOND_NS, time_text
-from lakerunner.plan.vectors.expression import Selector
-from lakerunner.plan.vectors.notes import Note
-from lakerunner.plan.vectors.tiers import Guarded
+from lakerunner.series.evaluation.tiers import Guarded
+from lakerunner.series.expression import Selector
+from lakerunner.series.notes import Note
 
 _NOT_YET = "late samples there are not rolled up yet"
 _HOUR_MS = HOUR_NS // MS_NS

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.vectors.bounds import too_many_samples
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
 from lakerunner.query.assign import ranked
@@ -25,6 +24,7 @@ from lakerunner.query.failures import cancelled
 from lakerunner.query.metrics.pieces import Piece, from_batch
 from lakerunner.query.metrics.unit import MetricsUnit
 from lakerunner.query.workers import Worker, Workers
+from lakerunner.series.bounds import too_many_samples
 
 _AT_ONCE = 32
 _AT_ONCE_PER_WORKER = 2

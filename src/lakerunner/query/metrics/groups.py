@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakerunner.plan.vectors.values import Steps
+from lakerunner.series.values import Steps
 
 _MINUTE = 60_000
 _HOUR = 60 * _MINUTE

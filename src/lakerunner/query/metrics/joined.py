@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from lakerunner.model.labels import Labels
-from lakerunner.plan.vectors.arrays import Ints, Objects
-from lakerunner.plan.vectors.evaluate import in_order
-from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Vector
+from lakerunner.series.arrays import Ints, Objects
+from lakerunner.series.evaluation.evaluate import in_order
+from lakerunner.series.values import NO_SAMPLES, Samples, Vector
 
 
 def joined_vectors(vectors: Sequence[Vector], steps: int) -> Vector:

@@ -19,13 +19,13 @@ from itertools import pairwise
 import numpy as np
 
 from lakerunner.model.labels import Labels
-from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.query.metrics.grouping import Grouping
 from lakerunner.query.metrics.kernels import chosen_entries, sort_into
 from lakerunner.query.metrics.matching import Matchers
 from lakerunner.query.metrics.selection import Shard
 from lakerunner.query.metrics.series import Known, SeriesTable
 from lakerunner.query.metrics.view import Kind
+from lakerunner.series.arrays import Bools, Ints
 
 _BLOCKS_KNOWN = 64
 _LEAST = 300_000  # samples of a block that is made only to be worked out beside others

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from lakerunner.model.labels import Labels
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.vectors.expression import Matcher
 from lakerunner.query.account import Account
 from lakerunner.query.assign import UnitSize, assign
 from lakerunner.query.expiry import expiry_warning
@@ -27,6 +26,7 @@ from lakerunner.query.metrics.pieces import Listed
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import List, MetricsUnit
 from lakerunner.query.workers import Workers
+from lakerunner.series.expression import Matcher
 
 _EVERYTHING: tuple[tuple[Matcher, ...], ...] = ((),)
 Selectors = Sequence[tuple[Matcher, ...]]

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name
 from lakerunner.plan.regex import compiled
-from lakerunner.plan.vectors.arrays import Bools
-from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.series.arrays import Bools
+from lakerunner.series.expression import Matcher
 
 Matchers = tuple[Matcher, ...]
 _MOST_KNOWN = 100_000  # values of one matcher

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from lakerunner.plan.vectors.arrays import STALE_BITS, Floats, Ints
-from lakerunner.plan.vectors.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 from lakerunner.query.metrics.reading import RowGroup
+from lakerunner.series.arrays import STALE_BITS, Floats, Ints
+from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 
 LEAST_SCHEMA, MOST_SCHEMA = -4, 8
 OTLP_ZERO_THRESHOLD = 1e-128  # what Prometheus gives them, whatever they say

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import Labels
-from lakerunner.plan.vectors.arrays import Floats, Objects
-from lakerunner.plan.vectors.histogram import Buckets, Histogram, ResetHint, points_of
-from lakerunner.plan.vectors.notes import Note
-from lakerunner.plan.vectors.values import Partial, Samples, Vector
 from lakerunner.query.account import Account
+from lakerunner.series.arrays import Floats, Objects
+from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint, points_of
+from lakerunner.series.notes import Note
+from lakerunner.series.values import Partial, Samples, Vector
 
 SCHEMA = pa.schema([("header", pa.binary()), ("labels", pa.large_binary()), ("arrays", pa.list_(pa.large_binary()))])
 _HEAD = 8  # numbers before the buckets of a histogram
@@ -36,7 +36,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Untiered:
-    """The worker found that windows cannot give the answer (plan/vectors/rolled.py): it must be made of samples."""
+    """The worker found that windows cannot give the answer (series/rolled.py): it must be made of samples."""
 
     reason: str
 

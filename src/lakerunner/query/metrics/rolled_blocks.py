@@ -22,12 +22,6 @@ import numpy as np
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
-from lakerunner.plan.vectors import rolled
-from lakerunner.plan.vectors.arrays import Bools, Ints, is_stale
-from lakerunner.plan.vectors.bounds import Bounds
-from lakerunner.plan.vectors.rolled import NotTiered, Rolled
-from lakerunner.plan.vectors.sketches import NO_SKETCHES, joined, sketches_of
-from lakerunner.plan.vectors.values import Samples
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.kernels import read_only
 from lakerunner.query.metrics.layout import Block, Layout, Part
@@ -39,6 +33,12 @@ from lakerunner.query.metrics.series import SeriesTable
 from lakerunner.query.metrics.sketch_rows import Room
 from lakerunner.query.metrics.view import Kind
 from lakerunner.query.metrics.window_kernels import copied, in_order
+from lakerunner.series import rolled
+from lakerunner.series.arrays import Bools, Ints, is_stale
+from lakerunner.series.bounds import Bounds
+from lakerunner.series.rolled import NotTiered, Rolled
+from lakerunner.series.sketches import NO_SKETCHES, joined, sketches_of
+from lakerunner.series.values import Samples
 
 if TYPE_CHECKING:
     from lakerunner.query.metrics.segments import MetricSegments

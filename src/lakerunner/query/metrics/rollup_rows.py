@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.tiling import Interval
-from lakerunner.plan.vectors import rolled
-from lakerunner.plan.vectors.arrays import Bools, Ints
-from lakerunner.plan.vectors.rolled import NotTiered
-from lakerunner.plan.vectors.sketches import NO_SKETCHES, Sketches
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers, read_only
 from lakerunner.query.metrics.layout import Part, ranges
 from lakerunner.query.metrics.reading import SegmentFile, explained
 from lakerunner.query.metrics.sketch_rows import SKETCH_COLUMNS, Room, sketches_of_rows
 from lakerunner.query.metrics.window_kernels import spans
+from lakerunner.series import rolled
+from lakerunner.series.arrays import Bools, Ints
+from lakerunner.series.rolled import NotTiered
+from lakerunner.series.sketches import NO_SKETCHES, Sketches
 
 ENDS = "ends"
 _TIME = "timestamp"

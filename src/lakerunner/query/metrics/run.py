@@ -19,16 +19,6 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
-from lakerunner.plan.aggregations import SPLITS
-from lakerunner.plan.vectors.bounds import Bounds, too_many_samples
-from lakerunner.plan.vectors.evaluate import Evaluator, most_steps
-from lakerunner.plan.vectors.expression import Aggregate, Call, Expression, Matcher, parts
-from lakerunner.plan.vectors.function import Function
-from lakerunner.plan.vectors.histogram import HISTOGRAM_POINTS
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.rolled import NotTiered, Rolled
-from lakerunner.plan.vectors.tiers import Heart, evaluated, guard, with_given
-from lakerunner.plan.vectors.values import NO_SAMPLES, Samples, Vector
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.failures import cancelled
 from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, Untiered, to_batch
@@ -36,6 +26,16 @@ from lakerunner.query.metrics.rows import rows_of
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.unit import Evaluate, Fetch, List, MetricsUnit
 from lakerunner.query.slots import Slots
+from lakerunner.series.aggregations import SPLITS
+from lakerunner.series.bounds import Bounds, too_many_samples
+from lakerunner.series.evaluation.evaluate import Evaluator, most_steps
+from lakerunner.series.evaluation.tiers import Heart, evaluated, guard, with_given
+from lakerunner.series.expression import Aggregate, Call, Expression, Matcher, parts
+from lakerunner.series.function import Function
+from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS
+from lakerunner.series.notes import Notes
+from lakerunner.series.rolled import NotTiered, Rolled
+from lakerunner.series.values import NO_SAMPLES, Samples, Vector
 
 POINTS_AT_ONCE = 8_000_000
 S = TypeVar("S", Samples, Rolled)

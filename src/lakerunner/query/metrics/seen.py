@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.labels import NAME, value_of
-from lakerunner.plan.vectors.arrays import Bools, Ints
 from lakerunner.query.kept import Kept
 from lakerunner.query.metrics.matching import Form, LabelTest, Matchers, Test, form_of, wanted_name
 from lakerunner.query.metrics.view import Facet, StoredSeries, facets
+from lakerunner.series.arrays import Bools, Ints
 
 _COLUMNS = 64 << 20  # bytes of them, for each form
 _NONE: Ints = np.zeros(0, np.int64)

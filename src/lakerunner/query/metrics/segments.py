@@ -28,9 +28,6 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Equals, Scan
-from lakerunner.plan.vectors.bounds import Bounds
-from lakerunner.plan.vectors.sketches import Sketches
-from lakerunner.plan.vectors.values import Samples
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.held import Held
@@ -45,6 +42,9 @@ from lakerunner.query.metrics.samples import Reading, block_samples, columns_of
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import Known, SeriesTable, series_file
 from lakerunner.query.metrics.spread import COLUMNS
+from lakerunner.series.bounds import Bounds
+from lakerunner.series.sketches import Sketches
+from lakerunner.series.values import Samples
 
 BLOCK_SAMPLES = 4_000_000
 _BESIDE = 4  # blocks at least, to be worked out beside each other; whatever the cores, so that sums are cut alike

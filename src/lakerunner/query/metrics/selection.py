@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange
-from lakerunner.plan.vectors.expression import Matcher
+from lakerunner.series.expression import Matcher
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.plan.vectors.arrays import Ints
 from lakerunner.query.metrics.matching import Form, Matchers
 from lakerunner.query.metrics.parquet import ParquetTable
 from lakerunner.query.metrics.seen import Matched, Seen
 from lakerunner.query.metrics.view import Attribute, StoredSeries
+from lakerunner.series.arrays import Ints
 
 _PLACES = ("series", "first_row", "rows")
 _TOLD = (

@@ -16,10 +16,10 @@ import pyarrow as pa
 from lakerunner.model.bucket_columns import buckets
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.sketch import Parts
-from lakerunner.plan.vectors.arrays import Ints
-from lakerunner.plan.vectors.bounds import Bounds
-from lakerunner.plan.vectors.sketches import Sketches
 from lakerunner.query.metrics.reading import SegmentFile
+from lakerunner.series.arrays import Ints
+from lakerunner.series.bounds import Bounds
+from lakerunner.series.sketches import Sketches
 
 SKETCH_COLUMNS = ("count", "zero_count", "positive", "negative")
 _SIDES = ("positive", "negative")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from lakerunner.plan.vectors.arrays import Bools, Ints
-from lakerunner.plan.vectors.values import Samples
 from lakerunner.query.metrics.kernels import NS_PER_MS, Out, Runs, ordered, run_of
+from lakerunner.series.arrays import Bools, Ints
+from lakerunner.series.values import Samples
 
 
 @njit(cache=True, nogil=True)

@@ -13,18 +13,18 @@ from uuid import UUID
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.model.tiling import Tiles
-from lakerunner.plan.vectors.expression import Expression, Matcher
-from lakerunner.plan.vectors.values import Steps
-from lakerunner.plan.vectors.written import expression_from, expression_json
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
+from lakerunner.series.evaluation.written import expression_from, expression_json
+from lakerunner.series.expression import Expression, Matcher
+from lakerunner.series.values import Steps
 
 _VERSION = 3
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """A fragment (plan/vectors/split.py) over the selection's samples: vectors, or partials of an aggregation.
+    """A fragment (series/evaluation/fragments.py) over the selection's samples: vectors, or partials of an aggregation.
     `delayed_names`: metric names go when the evaluation ends, not at once."""
 
     expression: Expression
@@ -57,7 +57,7 @@ class List:
 class MetricsUnit:
     """Every segment is the organization's own and holds metrics. `partial`: segments that cannot be read are left out
     and named in the account. `max_points`: values or samples past which the unit is refused. `tiles`: which tier is
-    read where, by an Evaluate that windows serve (plan/vectors/tiers.py) or by sketches; none: raw points alone."""
+    read where, by an Evaluate that windows serve (series/evaluation/tiers.py) or by sketches; none: raw points."""
 
     organization: UUID
     segments: tuple[Segment, ...]

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.plan.vectors.evaluate import evaluate
-from lakerunner.plan.vectors.expression import NOWHERE, Matcher
-from lakerunner.plan.vectors.notes import Notes
-from lakerunner.plan.vectors.rolled import COUNT, SKETCH, WHOLE_NUMBERS, Rolled, RolledRange
-from lakerunner.plan.vectors.sketches import sketches_of
-from lakerunner.plan.vectors.values import Samples, Steps
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
+from lakerunner.series.evaluation.evaluate import evaluate
+from lakerunner.series.expression import NOWHERE, Matcher
+from lakerunner.series.notes import Notes
+from lakerunner.series.rolled import COUNT, SKETCH, WHOLE_NUMBERS, Rolled, RolledRange
+from lakerunner.series.sketches import sketches_of
+from lakerunner.series.values import Samples, Steps
 
 _USUAL = (
     "sum by (job) (rate(m[5m]))",

@@ -1,0 +1,205 @@
+"""topk and bottomk: the series with the largest or least values, at each step its own. Histograms are passed over.
+
+The k are found with a heap that is Prometheus', row by row, as that settles which of equal values stay. An instant's
+series come out by value; equal ones as they stand in the heap.
+
+Split: a part keeps the k of its own and all that equal them; the k of those are the k of all. Where more than k are as
+good as the last, it takes the rows' order to say which ones stay: NotSplit, as with a k that is not written as a
+number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from lakerunner.series.aggregations.aggregation import Aggregation, Parameter, groups_of, histograms_in
+from lakerunner.series.aggregations.parameters import checked_count
+from lakerunner.series.aggregations.split import NotSplit, Split
+from lakerunner.series.arrays import Bools, Ints
+from lakerunner.series.expression import Aggregate, Number, bare
+from lakerunner.series.notes import Notes
+from lakerunner.series.values import Partial, Scalar, Vector
+
+
+def _evaluate(node: Aggregate, vector: Vector, parameter: Parameter, notes: Notes) -> Vector:
+    wanted = checked_count(parameter)
+    if wanted is None:
+        return vector.rows([])
+    floats = _floats(node, vector, wanted, notes)
+    return _chosen(vector, *_kept(node, vector, floats, wanted))
+
+
+def _floats(node: Aggregate, vector: Vector, wanted: Ints, notes: Notes) -> Bools:
+    histograms = histograms_in(vector)
+    if histograms is None:
+        return vector.present
+    if histograms[:, wanted >= 1].any():
+        notes.inform(f"ignored histogram in {node.op} aggregation", node.span)
+    return vector.present & ~histograms
+
+
+def _kept(node: Aggregate, vector: Vector, floats: Bools, wanted: Ints, *, equals: bool = False) -> tuple[Bools, Ints]:
+    """Which samples stay, and the rows of the last step in the order of the result. `equals`: with all that are as good
+    as the last of the k."""
+    ranked = vector.values if node.op == "topk" else -vector.values
+    groups = groups_of(node, vector)
+    by_group = np.argsort(groups.of, kind="stable")
+    starts = np.searchsorted(groups.of[by_group], np.arange(len(groups) + 1))
+    kept = np.zeros(floats.shape, bool)
+    order = np.empty(len(vector), np.int64)
+    many = _largest(
+        np.ascontiguousarray(ranked), np.ascontiguousarray(floats), (by_group, starts), wanted, equals, kept, order
+    )
+    return kept, order[:many]
+
+
+def _chosen(vector: Vector, kept: Bools, order: Ints) -> Vector:
+    chosen = replace(vector, present=kept, histograms=None)
+    return chosen.occupied() if kept.shape[1] > 1 else chosen.rows(order)
+
+
+# ---- the split
+
+
+def _partial(node: Aggregate, vector: Vector, notes: Notes) -> Partial:
+    """`labels` are those of the series that may be among the k."""
+    wanted = _written(node, vector)
+    if wanted is None:
+        candidates = vector.rows([])
+    else:
+        floats = _floats(node, vector, wanted, notes)
+        kept, _ = _kept(node, vector, floats, wanted, equals=True)
+        candidates = replace(vector, present=kept, histograms=None).occupied()
+    present = candidates.present.astype(float)
+    dropped = np.broadcast_to(candidates.drop_name[:, None], present.shape).astype(float)
+    return Partial(candidates.labels, {"values": candidates.values, "present": present, "dropped": dropped})
+
+
+def _fold(node: Aggregate, partials: Sequence[Partial], _notes: Notes) -> Vector:
+    vector = Vector(
+        [labels for one in partials for labels in one.labels],
+        np.concatenate([one.arrays["values"] for one in partials]),
+        np.concatenate([one.arrays["present"] for one in partials]) != 0,
+        drop_name=np.any(np.concatenate([one.arrays["dropped"] for one in partials]), axis=1),
+    )
+    vector = vector.rows(sorted(range(len(vector)), key=vector.labels.__getitem__))
+    wanted = _written(node, vector)
+    if wanted is None:
+        raise NotSplit(f"the k of {node.op} is not written as a number")
+    kept, order = _kept(node, vector, vector.present, wanted)
+    as_good, _ = _kept(node, vector, vector.present, wanted, equals=True)
+    if (as_good & ~kept).any():
+        raise NotSplit(f"more than k values of {node.op} are as good as the last of them")
+    return _chosen(vector, kept, order)
+
+
+def _written(node: Aggregate, vector: Vector) -> Ints | None:
+    """The k at each step, where the text has it as a number."""
+    given = None if node.parameter is None else bare(node.parameter)
+    if not isinstance(given, Number):
+        return None
+    steps = vector.values.shape[1]
+    wanted = checked_count(Scalar(np.full(steps, given.value)))
+    return np.zeros(steps, np.int64) if wanted is None else wanted
+
+
+# ---- kernels
+
+
+@njit(cache=True, nogil=True)
+def _largest(values: Any, present: Any, members: Any, wanted: Any, equals: Any, kept: Any, order: Any) -> int:
+    """The rows of a group are members[0][members[1][group] : members[1][group + 1]]."""
+    rows, starts = members
+    heap = np.empty(len(rows), np.int64)
+    many = 0
+    for step in range(values.shape[1]):
+        column = values[:, step]
+        many = 0
+        for group in range(len(starts) - 1):
+            size = 0
+            for place in range(starts[group], starts[group + 1]):
+                row = rows[place]
+                if not present[row, step]:
+                    continue
+                if size < wanted[step]:
+                    heap[size] = row
+                    _rise(heap, size, column)
+                    size += 1
+                elif size > 0 and _is_better(column[row], column[heap[0]]):
+                    heap[0] = row
+                    _sink(heap, size, column)
+            if size == 0:
+                continue
+            worst = column[heap[0]]
+            for place in range(size):
+                kept[heap[place], step] = True
+            if equals:
+                for place in range(starts[group], starts[group + 1]):
+                    row = rows[place]
+                    if present[row, step] and not _is_better(worst, column[row]):
+                        kept[row, step] = True
+            _sort(heap, size, column)
+            order[many : many + size] = heap[:size]
+            many += size
+    return many
+
+
+@njit(cache=True, nogil=True)
+def _is_better(one: float, other: float) -> bool:
+    return other < one or (np.isnan(other) and not np.isnan(one))
+
+
+@njit(cache=True, nogil=True)
+def _is_less(one: float, other: float) -> bool:
+    # NaN is less than everything, itself included: what the order of a heap with several hangs on.
+    return np.isnan(one) or one < other
+
+
+@njit(cache=True, nogil=True)
+def _rise(heap: Any, place: int, column: Any) -> None:
+    while place > 0:
+        parent = (place - 1) // 2
+        if not _is_less(column[heap[place]], column[heap[parent]]):
+            return
+        heap[place], heap[parent] = heap[parent], heap[place]
+        place = parent
+
+
+@njit(cache=True, nogil=True)
+def _sink(heap: Any, size: int, column: Any) -> None:
+    place = 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and _is_less(column[heap[child + 1]], column[heap[child]]):
+            child += 1
+        if not _is_less(column[heap[child]], column[heap[place]]):
+            return
+        heap[place], heap[child] = heap[child], heap[place]
+        place = child
+
+
+@njit(cache=True, nogil=True)
+def _sort(heap: Any, size: int, column: Any) -> None:
+    """The largest first, NaN last; equal ones stay as they are."""
+    keys = np.empty(size)
+    for place in range(size):
+        value = column[heap[place]]
+        keys[place] = np.inf if np.isnan(value) else -value
+    nans = np.isnan(column[heap[:size]])
+    by_value = np.argsort(keys, kind="mergesort")
+    was = heap[:size].copy()
+    filled = 0
+    for last in range(2):
+        for place in by_value:
+            if nans[place] == (last == 1):
+                heap[filled] = was[place]
+                filled += 1
+
+
+TOPK = Aggregation("topk", _evaluate, Split(_partial, _fold))
+BOTTOMK = Aggregation("bottomk", _evaluate, Split(_partial, _fold))

@@ -1,0 +1,1 @@
+"""Binary operators between numbers and vectors of series."""

@@ -1,0 +1,181 @@
+"""What an operator makes of two samples, floats or histograms, of every pair of series at every step.
+
+Comes in: two operands as arrays [pairs, steps] (or such that broadcast to it). Goes out: the results, where they are
+kept, and where the operator means something at all. What always holds: of the notes that the pairs of one step give,
+the last one counts, as in Prometheus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lakerunner.model.errors import UserError
+from lakerunner.series.arrays import Bools, Floats, Objects, filled
+from lakerunner.series.expression import Binary
+from lakerunner.series.histograms.arithmetic import (
+    IncompatibleHistograms,
+    Sum,
+    added,
+    compacted,
+    divided,
+    scaled,
+    subtracted,
+)
+from lakerunner.series.histograms.histogram import Histogram, ResetHint, equal
+from lakerunner.series.histograms.trim import trimmed_lower, trimmed_upper
+from lakerunner.series.math.arithmetic import atan2, modulo, power
+from lakerunner.series.notes import Notes
+
+ARITHMETIC: Mapping[str, Callable[[Floats, Floats], Floats]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "%": modulo,
+    "^": power,
+    "atan2": atan2,
+}
+COMPARISONS: Mapping[str, Callable[[Floats, Floats], Bools]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    ">": np.greater,
+    "<=": np.less_equal,
+    ">=": np.greater_equal,
+}
+TRIMS: Mapping[str, Callable[[Histogram, float], Histogram]] = {"</": trimmed_upper, ">/": trimmed_lower}
+
+
+Said = dict[int, tuple[str, str]]  # the last note of each step: warning or info, and the message
+
+
+@dataclass(frozen=True)
+class Operand:
+    """`histograms` is None where no sample is one."""
+
+    values: Floats
+    histograms: Objects | None = None
+
+
+@dataclass
+class Outcome:
+    """`kept`: what a comparison lets through. `valid`: where the operator is defined. None: everywhere."""
+
+    values: Floats
+    histograms: Objects | None = None
+    kept: Bools | None = None
+    valid: Bools | None = None
+
+    def present(self, before: Bools) -> Bools:
+        """Where there is a sample, of where both operands have one."""
+        for less in (self.kept, self.valid):
+            before = before if less is None else before & less
+        return before
+
+
+def put_down(node: Binary, said: Said, notes: Notes) -> None:
+    for level, message in said.values():
+        (notes.warn if level == "warning" else notes.inform)(message, node.span)
+
+
+def scalar_operation(op: str, left: Floats, right: Floats) -> Floats:
+    if op in TRIMS:
+        raise UserError(f'operator "{op}" not allowed for Scalar operations')
+    with np.errstate(all="ignore"):
+        return ARITHMETIC[op](left, right) if op in ARITHMETIC else COMPARISONS[op](left, right).astype(np.float64)
+
+
+def outcome(node: Binary, left: Operand, right: Operand, present: Bools, said: Said) -> Outcome:
+    """A comparison gives the left value, or with `bool` 1 or 0 everywhere. `said` is written to."""
+    found = Outcome(np.zeros(present.shape)) if node.op in TRIMS else _of_floats(node, left, right)
+    if left.histograms is not None or right.histograms is not None or node.op in TRIMS:
+        _with_histograms(node, left, right, present, found, said)
+    if node.return_bool and found.kept is not None:
+        found.values, found.histograms, found.kept = found.kept.astype(np.float64), None, None
+    return found
+
+
+def _of_floats(node: Binary, left: Operand, right: Operand) -> Outcome:
+    with np.errstate(all="ignore"):
+        if node.op in ARITHMETIC:
+            return Outcome(ARITHMETIC[node.op](left.values, right.values))
+        return Outcome(left.values, kept=COMPARISONS[node.op](left.values, right.values))
+
+
+# ---- histograms
+
+
+@dataclass(frozen=True)
+class _Made:
+    """`note`: warning or info, and its message. Without a histogram there is no result."""
+
+    histogram: Histogram | None = None
+    kept: bool = True
+    note: tuple[str, str] | None = None
+
+
+def _with_histograms(node: Binary, left: Operand, right: Operand, present: Bools, found: Outcome, said: Said) -> None:
+    """Puts in the results of the pairs that have a histogram."""
+    shape = present.shape
+    lefts, rights = _spread(left.histograms, shape), _spread(right.histograms, shape)
+    looked_at = present.copy()
+    if node.op not in TRIMS:
+        looked_at &= filled(lefts) | filled(rights)
+    if not looked_at.any():
+        return
+    left_values, right_values = np.broadcast_to(left.values, shape), np.broadcast_to(right.values, shape)
+    found.histograms = np.full(shape, None, object)
+    found.valid = np.ones(shape, bool)
+    found.kept = None if found.kept is None else np.broadcast_to(found.kept, shape).copy()
+    for row, step in np.argwhere(looked_at).tolist():
+        made = _made(node.op, _sample(lefts, left_values, row, step), _sample(rights, right_values, row, step))
+        found.histograms[row, step] = made.histogram
+        found.valid[row, step] = made.histogram is not None
+        if found.kept is not None:
+            found.kept[row, step] = made.kept
+        if made.note is not None:
+            said[step] = made.note
+
+
+def _spread(histograms: Objects | None, shape: tuple[int, ...]) -> Objects:
+    return np.broadcast_to(np.array(None, object) if histograms is None else histograms, shape)
+
+
+def _sample(histograms: Objects, values: Floats, row: int, step: int) -> Histogram | float:
+    histogram: Histogram | None = histograms[row, step]
+    return float(values[row, step]) if histogram is None else histogram
+
+
+def _made(op: str, left: Histogram | float, right: Histogram | float) -> _Made:
+    match op, left, right:
+        case "*", Histogram(), float():
+            return _Made(compacted(scaled(left, right)))
+        case "*", float(), Histogram():
+            return _Made(compacted(scaled(right, left)))
+        case "/", Histogram(), float():
+            return _Made(compacted(divided(left, right)))
+        case (("</" | ">/"), Histogram(), float()):
+            return _Made(TRIMS[op](left, right))
+        case (("+" | "-"), Histogram(), Histogram()):
+            return _combined(op, left, right)
+        case (("==" | "!="), Histogram(), Histogram()):
+            return _Made(left, kept=equal(left, right) == (op == "=="))
+    kinds = ["histogram" if isinstance(one, Histogram) else "float" for one in (left, right)]
+    message = f'incompatible sample types encountered for binary operator "{op}": {kinds[0]} {op} {kinds[1]}'
+    return _Made(note=("info", message))
+
+
+def _combined(op: str, left: Histogram, right: Histogram) -> _Made:
+    try:
+        total: Sum = added(left, right) if op == "+" else subtracted(left, right)
+    except IncompatibleHistograms:
+        return _Made(note=("warning", f"incompatible bucket layout encountered for binary operator {op}"))
+    word = "addition" if op == "+" else "subtraction"
+    if total.reset_collision:  # nothing comes of it, says Prometheus
+        return _Made(note=("warning", f"conflicting counter resets during histogram {word}"))
+    result = total.histogram if op == "+" else replace(total.histogram, reset_hint=ResetHint.GAUGE)
+    note = ("info", f"mismatched custom buckets were reconciled during {word}") if total.bounds_reconciled else None
+    return _Made(compacted(result), note=note)

@@ -1,0 +1,1 @@
+"""Native and classic histograms as samples of series."""

@@ -1,0 +1,1 @@
+"""Functions of numbers whose last bits do not depend on the machine's math library."""
