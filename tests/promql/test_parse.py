@@ -14,12 +14,12 @@ from lakerunner.promql.check import expression_kind
 from lakerunner.promql.cursor import MAX_NESTING
 from lakerunner.promql.parse import MAX_DEPTH, MAX_LENGTH, parse, parse_selector
 from lakerunner.promql.printer import expression_text
+from lakerunner.promql.unresolved import DurationTerm, EdgeOfRange
 from lakerunner.series.expression import (
     NOWHERE,
     Aggregate,
     Binary,
     Call,
-    DurationTerm,
     Kind,
     Matcher,
     Matching,
@@ -60,7 +60,7 @@ def without_spans(node: Any) -> Any:
         ("foo", FOO),
         ("foo offset 1h30m", replace(FOO, offset=5_400_000)),
         ("foo offset -0.5 @ 1.5", replace(FOO, offset=-500, at=1500)),
-        ("foo @ end()", replace(FOO, at="end")),
+        ("foo @ end()", replace(FOO, at=EdgeOfRange("end"))),
         ("foo[5m] smoothed", Range(replace(FOO, extended="smoothed"), 300_000)),
         ("foo[5m:] offset 1m", Subquery(FOO, 300_000, offset=60_000)),
         ("-foo ^ 2", Unary("-", Binary("^", FOO, Number(2)))),

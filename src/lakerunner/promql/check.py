@@ -16,6 +16,7 @@ from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import refusal
 from lakerunner.promql.literals import is_utf8
 from lakerunner.promql.selectors import matches_empty
+from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
     Aggregate,
     Binary,
@@ -113,9 +114,9 @@ class _Check:
 
     def _aggregate(self, node: Aggregate) -> Aggregate:
         inner = self._expected(node.inner, Kind.VECTOR, "aggregation expression")
-        parameter = node.parameter
-        if parameter is not None and not (node.op == "count_values" and isinstance(bare(parameter), Text)):
-            wanted = Kind.STRING if node.op == "count_values" else Kind.SCALAR
+        parameter, wanted = node.parameter, AGGREGATIONS[node.op].parameter
+        # A label's name is checked where it is used: it may be a text that is not UTF-8.
+        if parameter is not None and wanted and not (wanted is Kind.STRING and isinstance(bare(parameter), Text)):
             parameter = self._expected(parameter, wanted, "aggregation parameter")
         return replace(node, inner=inner, parameter=parameter)
 

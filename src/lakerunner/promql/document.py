@@ -10,13 +10,13 @@ from typing import Any
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.go_numbers import plain_number
 from lakerunner.promql.literals import shown
+from lakerunner.promql.unresolved import DurationTerm, edge_of, term_of
 from lakerunner.series.expression import (
     Aggregate,
     At,
     Binary,
     Call,
     Duration,
-    DurationTerm,
     Expression,
     Given,
     Matcher,
@@ -94,13 +94,13 @@ def _matchers(matchers: Iterable[Matcher]) -> list[Document]:
 def _duration(name: str, duration: Duration) -> Document:
     if isinstance(duration, int):
         return {name: duration, f"{name}Expr": None}
-    return {name: 0, f"{name}Expr": _term(duration)}
+    return {name: 0, f"{name}Expr": _term(term_of(duration))}
 
 
 def _at(at: At | None) -> Document:
-    if isinstance(at, str):
-        return {"timestamp": None, "startOrEnd": at}
-    return {"timestamp": at, "startOrEnd": None}
+    if at is None or isinstance(at, int):
+        return {"timestamp": at, "startOrEnd": None}
+    return {"timestamp": None, "startOrEnd": edge_of(at).name}
 
 
 def _matching(matching: Matching) -> Document:

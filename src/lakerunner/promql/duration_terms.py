@@ -12,7 +12,8 @@ import math
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import Token
 from lakerunner.promql.literals import LARGEST_SECONDS, duration_seconds, milliseconds, number
-from lakerunner.series.expression import Duration, DurationTerm, Span
+from lakerunner.promql.unresolved import DurationTerm
+from lakerunner.series.expression import Duration, Span
 
 _BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2, "^": 3}
 _UNARY_BINDING = 3  # as strong as *, so that only ^ goes first

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from lakerunner.model.errors import Position, UserError
 from lakerunner.model.go_quote import quoted, quoted_character
 from lakerunner.model.selector import PROMQL, Fault, Grammar, string_end, token_in_braces
+from lakerunner.series.aggregations import AGGREGATIONS
 
-AGGREGATORS = frozenset(("sum", "avg", "count", "min", "max", "group", "stddev", "stdvar", "topk", "bottomk"))
-AGGREGATORS |= {"count_values", "quantile", "limitk", "limit_ratio"}
+AGGREGATORS = frozenset(AGGREGATIONS)
 DURATION_WORDS = frozenset(("step", "range", "max_of", "min_of"))
 WORD_OPERATORS = frozenset(("and", "or", "unless", "atan2"))
 SIGN_OPERATORS = frozenset(

@@ -11,6 +11,7 @@ from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.duration_terms import offset_duration, positive_duration
 from lakerunner.promql.go_numbers import plain_number
 from lakerunner.promql.literals import duration_seconds, number, rounded
+from lakerunner.promql.unresolved import EdgeOfRange
 from lakerunner.series.expression import At, Duration, Expression, Range, Selector, Span, Subquery
 
 _A_DURATION = "number, duration, step(), or range()"
@@ -96,7 +97,7 @@ def _at(operand: Expression, cursor: Cursor) -> At:
             word = cursor.take().kind
             cursor.expect("(")
             cursor.expect(")")
-            return cast(Literal["start", "end"], word)
+            return EdgeOfRange(cast(Literal["start", "end"], word))
         negative = cursor.kind in ("+", "-") and cursor.take().kind == "-"
         if cursor.kind not in ("number", "duration"):
             raise cursor.unexpected()

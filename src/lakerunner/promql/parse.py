@@ -20,6 +20,7 @@ from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, refusal
 from lakerunner.promql.literals import duration_seconds, number, utf8_string
 from lakerunner.promql.modifiers import modified
 from lakerunner.promql.selectors import NAME_KINDS, matches_empty, selector
+from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
     Aggregate,
     Binary,
@@ -44,7 +45,6 @@ _UNARY_BINDING = 6  # as strong as *: only ^ goes first
 _CALLABLE = DURATION_WORDS | {"identifier", "start", "end"}
 _STARTS = NAME_KINDS | {"+", "-", "(", "{", "number", "duration", "string"}
 _LABEL_KINDS = (NAME_KINDS - {"without"}) | {"bool", "group_left", "group_right", "ignoring", "on", "atan2"}
-WITH_PARAMETER = frozenset(("topk", "bottomk", "count_values", "quantile", "limitk", "limit_ratio"))
 
 
 def parse(text: str, functions: Mapping[str, Function] = FUNCTIONS) -> Expression:
@@ -177,7 +177,7 @@ class _Grammar:
             grouping, end = self._labels()
         if not arguments:
             raise cursor.fail(start, "no arguments for aggregate expression provided")
-        wanted = 2 if op in WITH_PARAMETER else 1
+        wanted = 1 if AGGREGATIONS[op].parameter is None else 2
         if len(arguments) != wanted:
             counts = f"expected {wanted}, got {len(arguments)}"
             raise cursor.fail(start, f"wrong number of arguments for aggregate expression provided, {counts}")

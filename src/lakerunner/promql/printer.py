@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from lakerunner.model.go_quote import quoted
 from lakerunner.model.labels import NAME, is_plain_label
 from lakerunner.promql.go_numbers import plain_number, short_number
+from lakerunner.promql.unresolved import DurationTerm, edge_of, term_of
 from lakerunner.series.expression import (
     Aggregate,
     At,
     Binary,
     Call,
     Duration,
-    DurationTerm,
     Expression,
     Given,
     Matcher,
@@ -68,7 +68,7 @@ def number_text(value: float, is_duration: bool) -> str:
 
 
 def duration_text(duration: Duration) -> str:
-    return _milliseconds_text(duration) if isinstance(duration, int) else _term(duration)
+    return _milliseconds_text(duration) if isinstance(duration, int) else _term(term_of(duration))
 
 
 def subquery_suffix(node: Subquery) -> str:
@@ -112,7 +112,7 @@ def _labels(names: Iterable[str]) -> str:
 def _at(at: At | None) -> str:
     if at is None:
         return ""
-    return f" @ {at / 1000:.3f}" if isinstance(at, int) else f" @ {at}()"
+    return f" @ {at / 1000:.3f}" if isinstance(at, int) else f" @ {edge_of(at).name}()"
 
 
 def _offset(offset: Duration) -> str:

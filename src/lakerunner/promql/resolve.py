@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from lakerunner.model.errors import UserError
 from lakerunner.promql.literals import LARGEST_SECONDS
+from lakerunner.promql.unresolved import DurationTerm, edge_of, term_of
 from lakerunner.series.expression import (
     Aggregate,
     At,
     Binary,
     Call,
     Duration,
-    DurationTerm,
     Expression,
     Number,
     Paren,
@@ -83,15 +83,17 @@ class _Times:
         return replace(node, inner=inner, range=length, step=step or None, offset=offset, at=self._at(node.at))
 
     def _at(self, at: At | None) -> int | None:
-        return self.start if at == "start" else self.end if at == "end" else at
+        if at is None or isinstance(at, int):
+            return at
+        return self.start if edge_of(at).name == "start" else self.end
 
     def _offset(self, duration: Duration) -> int:
-        return duration if isinstance(duration, int) else self._milliseconds(duration)
+        return duration if isinstance(duration, int) else self._milliseconds(term_of(duration))
 
     def _length(self, duration: Duration) -> int:
         if isinstance(duration, int):
             return duration
-        return self._milliseconds(duration, positive=True)
+        return self._milliseconds(term_of(duration), positive=True)
 
     def _milliseconds(self, term: DurationTerm, positive: bool = False) -> int:
         seconds = self._value(term)

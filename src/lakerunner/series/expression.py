@@ -1,8 +1,8 @@
 """The tree of an expression over series. Languages make it, series/evaluation/evaluate.py gives it its meaning.
 
-A node knows where it stands in the user's text. Times and durations are ms. A duration that is an expression of its own
-(`[5m * 2]`, `offset step()`) and `@ start()`, `@ end()` stand in the tree as they were written, until promql/resolve.py
-has put numbers in their place: what is evaluated holds `int`s alone.
+A node knows where it stands in the user's text. Times and durations are whole ticks; how long a tick is, the language
+decides (docs/decisions/0018). What a language cannot turn into ticks before it knows the query's time range stands in
+the tree as `Unresolved`; what is evaluated holds `int`s alone.
 """
 
 from __future__ import annotations
@@ -41,20 +41,14 @@ class Matcher:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class DurationTerm:
-    """An operand or operation of a duration expression. `op`: number (value in seconds, as a query counts),
-    `+ - * / % ^` of two or one operands, step, range, min_of, max_of, paren."""
+class Unresolved:
+    """A time or duration as a language wrote it, before it is a number. Nothing in series/ looks into it."""
 
-    op: str
-    operands: tuple[DurationTerm, ...] = ()
-    value: float = 0.0
-    is_duration: bool = False  # a number that was written with a unit
-    span: Span = NOWHERE
+    __slots__ = ()
 
 
-Duration = int | DurationTerm
-At = int | Literal["start", "end"]
+Duration = int | Unresolved
+At = int | Unresolved
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ class Source(Protocol):
     """Where samples come from."""
 
     def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:
-        """The samples with start < time <= end (ms) of all series that meet the matchers, sorted by labels; series
+        """The samples with start < time <= end of all series that meet the matchers, sorted by labels; series
         without such a sample may be there, empty."""
 
 
@@ -34,7 +34,7 @@ class Evaluation(Protocol):
 
     @property
     def lookback(self) -> int:
-        """ms: how far an instant selector looks back."""
+        """How far an instant selector looks back."""
 
     @property
     def bounds(self) -> Bounds:
@@ -72,7 +72,8 @@ class Function:
     """`arguments` are their kinds; the last `optional` ones may be missing; -1: the last may also come any number of
     times. `keeps_name`: series keep their metric name (or the function sees to `drop_name` itself); otherwise it is
     marked to be dropped. `per_series`: what comes of a series depends on that series alone, so that parts of the series
-    can be worked out apart. `of_sample`: of a plain selector it wants the times of the samples. `extended`: the
+    can be worked out apart. `of_sample`: of a plain selector it is given no
+    argument, but asks for the samples themselves (Evaluation.times_of). `extended`: the
     modifiers that it allows its range. `reads_expression`: it looks at how its arguments are written (Called.call), so
     that these stay as they are. `lazy`: it is given no arguments, but evaluates of Called.call what it needs.
     `windows`: how rollups give the same value; None: they do not. `makes_histograms`: of numbers, so that its values

@@ -15,7 +15,7 @@ from lakerunner.series.numerals import number_text
 @dataclass(frozen=True, order=True)
 class Raised:
     """Of classic histograms whose counts fell from bucket to bucket: between which bounds, by how much at most, how
-    many samples, and the first and last of their times in ms."""
+    many samples, and the first and last of their times."""
 
     lowest: float
     highest: float

@@ -24,7 +24,7 @@ from lakerunner.series.sketches import NO_SKETCHES, Sketches
 from lakerunner.series.values import Samples, Vector
 from lakerunner.series.window_bounds import window_bounds
 
-# What there is to know of a window. Counts and times (ms) are whole numbers; times are 0 where there is no sample. Of
+# What there is to know of a window. Counts and times are whole numbers; times are 0 where there is no sample. Of
 # the sketch it is which of `sketches` is the window's.
 COUNT, SUM, SUM_ERROR, MIN, MAX = "count", "sum", "sum_error", "min", "max"
 FIRST, FIRST_TIME, LAST, LAST_TIME = "first", "first_time", "last", "last_time"
@@ -39,7 +39,7 @@ class NotTiered(Exception):
 
 @dataclass(frozen=True)
 class Rolled:
-    """The windows of series n are `offsets[n]:offsets[n + 1]`. `ends` are in ms. `facts` are those of each window that
+    """The windows of series n are `offsets[n]:offsets[n + 1]`. `facts` are those of each window that
     were asked for, and `count`."""
 
     labels: Sequence[Labels]

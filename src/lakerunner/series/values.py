@@ -21,8 +21,8 @@ from lakerunner.series.window_bounds import window_bounds
 
 @dataclass(frozen=True)
 class Steps:
-    """The times, in ms, at which an expression is evaluated: start, start + step, ..., up to `end` inclusive. An
-    instant is one step."""
+    """The times, in ticks of the language, at which an expression is evaluated: start, start + step, ..., up to `end`
+    inclusive. An instant is one step."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class Steps:
 
     def __post_init__(self) -> None:
         if self.step < 1 or self.end < self.start:
-            raise ValueError(f"steps of {self.step} ms from {self.start} to {self.end}")
+            raise ValueError(f"steps of {self.step} from {self.start} to {self.end}")
 
     def __len__(self) -> int:
         return (self.end - self.start) // self.step + 1
@@ -98,13 +98,14 @@ class String:
 
 @dataclass(frozen=True)
 class Samples:
-    """Series as they are stored: those of series n are `offsets[n]:offsets[n + 1]`, in the order of their times, no
-    time twice. Stale markers are among them as values. A sample that is a native histogram has an entry in
-    `histograms`, its number says nothing. `starts` are start times in ms, 0 where unknown; None: of no sample."""
+    """Series as they are stored: those of series n are `offsets[n]:offsets[n + 1]`, in the order of their times. A time
+    may come several times where the language allows it: log lines do, samples of Prometheus do not. Stale markers are
+    among them as values. A sample that is a native histogram has an entry in `histograms`, its number says nothing.
+    `starts` are start times, 0 where unknown; None: of no sample."""
 
     labels: Sequence[Labels]
     offsets: Ints  # [series + 1]
-    times: Ints  # ms
+    times: Ints  # ticks
     values: Floats
     histograms: Objects | None = None
     starts: Ints | None = None

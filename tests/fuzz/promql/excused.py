@@ -20,6 +20,7 @@ from lakerunner.series.expression import (
     Subquery,
     Text,
     Unary,
+    Unresolved,
     bare,
     parts,
 )
@@ -113,7 +114,9 @@ def _parameter_at_an_end(node: Expression) -> bool:
     return (
         isinstance(node, Aggregate)
         and node.parameter is not None
-        and any(isinstance(one, Selector | Subquery) and one.at in ("start", "end") for one in _nodes(node.parameter))
+        and any(
+            isinstance(one, Selector | Subquery) and isinstance(one.at, Unresolved) for one in _nodes(node.parameter)
+        )
     )
 
 

@@ -17,7 +17,7 @@ from lakerunner.promql.functions.elementwise import changed
 from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.expression import Selector, bare
 from lakerunner.series.function import Called, Function
-from lakerunner.series.values import Scalar, Vector
+from lakerunner.series.values import Samples, Scalar, Vector
 
 _DAY = 86_400
 _ERA = 146_097  # days of 400 years, after which the calendar repeats
@@ -38,19 +38,34 @@ def _time(called: Called) -> Scalar:
 
 
 def _timestamp(called: Called) -> Vector:
-    """Of a selector the samples' own times, which are what it is evaluated to here; else the time of the step."""
+    """Of a selector the samples' own times; else the time of the step."""
+    if not called.arguments:
+        return _of_samples(called, lambda samples: samples.times)
     vector = vector_of(called)
-    own = isinstance(bare(called.call.arguments[0]), Selector)
-    values = vector.values if own else np.broadcast_to(called.steps.times / 1000, vector.values.shape)
+    values = np.broadcast_to(called.steps.times / 1000, vector.values.shape)
     return Vector(vector.labels, values, vector.present, drop_name=vector.drop_name)
 
 
 def _start_timestamp(called: Called) -> Vector:
-    """Of a selector the start times of its samples, which are what it is evaluated to here; else nothing."""
+    """Of a selector the start times of its samples; else nothing."""
+    if not called.arguments:
+        return _of_samples(called, lambda samples: samples.starts)
     vector = vector_of(called)
-    own = isinstance(bare(called.call.arguments[0]), Selector)
-    present = vector.present if own else np.zeros(vector.present.shape, bool)
-    return Vector(vector.labels, vector.values, present, drop_name=vector.drop_name)
+    return Vector(vector.labels, vector.values, np.zeros(vector.present.shape, bool), drop_name=vector.drop_name)
+
+
+def _of_samples(called: Called, times_of: Callable[[Samples], Ints | None]) -> Vector:
+    """A time, in seconds, of the sample that counts at each step; 0 where samples do not say it."""
+    selector = bare(called.call.arguments[0])
+    if not isinstance(selector, Selector):
+        raise TypeError(f"{called.call.function} of {selector}")
+    samples, index = called.evaluation.times_of(selector, called.steps)
+    times = times_of(samples)
+    there = index >= 0
+    values = np.zeros(index.shape)
+    if times is not None:
+        values[there] = times[index[there]] / 1000
+    return Vector(samples.labels, values, there)
 
 
 def _calendar(name: str, field: Callable[[Moments], Ints]) -> Function:

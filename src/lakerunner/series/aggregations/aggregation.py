@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from lakerunner.series.aggregations.split import Split
 from lakerunner.series.arrays import Bools, Floats, filled
-from lakerunner.series.expression import Aggregate, bare
+from lakerunner.series.expression import Aggregate, Kind, bare
 from lakerunner.series.group_kernels import counts
 from lakerunner.series.grouping import Groups, grouped
 from lakerunner.series.notes import Notes
@@ -21,11 +22,13 @@ Parameter = Scalar | String | None
 
 @dataclass(frozen=True)
 class Aggregation:
-    """`split` is None where nothing but all series at once will do."""
+    """`name` is the language's keyword. `split` is None where nothing but all series at once will do. `parameter`: the
+    kind of its parameter, None if it has none."""
 
     name: str
     evaluate: Callable[[Aggregate, Vector, Parameter, Notes], Vector]
     split: Split | None = None
+    parameter: Literal[Kind.SCALAR, Kind.STRING] | None = None
 
 
 def groups_of(node: Aggregate, vector: Vector) -> Groups:

@@ -12,7 +12,7 @@ from lakerunner.model.labels import NAME, Labels, labels_of
 from lakerunner.series.aggregations.aggregation import Aggregation, Parameter, histograms_in
 from lakerunner.series.aggregations.parameters import plain_text
 from lakerunner.series.arrays import Ints
-from lakerunner.series.expression import Aggregate
+from lakerunner.series.expression import Aggregate, Kind
 from lakerunner.series.grouping import grouped
 from lakerunner.series.histograms.text import histogram_text
 from lakerunner.series.notes import Notes
@@ -68,4 +68,4 @@ def _labelled(labels: Labels, name: str, text: str) -> Labels:
     return labels_of([*labels, (name, text)])
 
 
-COUNT_VALUES = Aggregation("count_values", _evaluate)
+COUNT_VALUES = Aggregation("count_values", _evaluate, parameter=Kind.STRING)

@@ -18,7 +18,7 @@ from xxhash import xxh64_intdigest
 from lakerunner.model.labels import Labels
 from lakerunner.series.aggregations.aggregation import Aggregation, Parameter, groups_of
 from lakerunner.series.aggregations.parameters import checked_count, checked_ratio
-from lakerunner.series.expression import Aggregate
+from lakerunner.series.expression import Aggregate, Kind
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Vector
 
@@ -67,5 +67,5 @@ def _length(size: int) -> bytes:
     return bytes([size]) if size < 255 else b"\xff" + size.to_bytes(3, "little")
 
 
-LIMITK = Aggregation("limitk", _first)
-LIMIT_RATIO = Aggregation("limit_ratio", _share)
+LIMITK = Aggregation("limitk", _first, parameter=Kind.SCALAR)
+LIMIT_RATIO = Aggregation("limit_ratio", _share, parameter=Kind.SCALAR)

@@ -14,7 +14,7 @@ from lakerunner.series.aggregations.aggregation import (
 )
 from lakerunner.series.aggregations.parameters import checked_quantile
 from lakerunner.series.arrays import Bools, Floats, Ints
-from lakerunner.series.expression import Aggregate
+from lakerunner.series.expression import Aggregate, Kind
 from lakerunner.series.group_kernels import counts, variances
 from lakerunner.series.grouping import Groups
 from lakerunner.series.notes import Notes
@@ -72,4 +72,4 @@ def _vector(vector: Vector, floats: Bools, groups: Groups, values: Floats, prese
 
 STDDEV = Aggregation("stddev", _deviation)
 STDVAR = Aggregation("stdvar", _deviation)
-QUANTILE = Aggregation("quantile", _quantile)
+QUANTILE = Aggregation("quantile", _quantile, parameter=Kind.SCALAR)

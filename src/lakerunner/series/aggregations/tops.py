@@ -21,7 +21,7 @@ from lakerunner.series.aggregations.aggregation import Aggregation, Parameter, g
 from lakerunner.series.aggregations.parameters import checked_count
 from lakerunner.series.aggregations.split import NotSplit, Split
 from lakerunner.series.arrays import Bools, Ints
-from lakerunner.series.expression import Aggregate, Number, bare
+from lakerunner.series.expression import Aggregate, Kind, Number, bare
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Partial, Scalar, Vector
 
@@ -201,5 +201,5 @@ def _sort(heap: Any, size: int, column: Any) -> None:
                 filled += 1
 
 
-TOPK = Aggregation("topk", _evaluate, Split(_partial, _fold))
-BOTTOMK = Aggregation("bottomk", _evaluate, Split(_partial, _fold))
+TOPK = Aggregation("topk", _evaluate, Split(_partial, _fold), Kind.SCALAR)
+BOTTOMK = Aggregation("bottomk", _evaluate, Split(_partial, _fold), Kind.SCALAR)

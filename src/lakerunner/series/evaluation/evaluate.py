@@ -165,11 +165,9 @@ class Evaluator:
 
     def _call(self, call: Call, steps: Steps) -> Value:
         function = self._functions[call.function]
-        if call.arguments and function.of_sample and isinstance(bare(call.arguments[0]), Selector):
-            arguments: tuple[Value, ...] = (self._of_samples(call, steps),)
-        else:
-            wanted = () if function.lazy else call.arguments
-            arguments = tuple(self.evaluate(one, steps) for one in wanted)
+        of_sample = function.of_sample and isinstance(bare(call.arguments[0]), Selector)
+        wanted = () if function.lazy or of_sample else call.arguments
+        arguments = tuple(self.evaluate(one, steps) for one in wanted)
         self._check_extended(call, arguments)
         result = function.evaluate(Called(call, arguments, steps, self))
         if not isinstance(result, Vector) or function.keeps_name:
@@ -196,20 +194,6 @@ class Evaluator:
     def _as_given(self, value: Value) -> Value:
         """Take names off what is given, whose series are compared where it is made (names.distinct_series)."""
         return value if self.delayed_names or not isinstance(value, Vector) else unnamed(value)
-
-    def _of_samples(self, call: Call, steps: Steps) -> Vector:
-        """For timestamp() and the like of a plain selector: values are the times, in seconds, of the samples
-        themselves."""
-        selector = bare(call.arguments[0])
-        if not isinstance(selector, Selector):
-            raise TypeError(f"{call.function} of {selector}")
-        samples, index = self.times_of(selector, steps)
-        of = samples.times if call.function == "timestamp" else samples.starts
-        moments = np.zeros(len(samples.times), np.int64) if of is None else of
-        there = index >= 0
-        values = np.zeros(index.shape)
-        values[there] = moments[index[there]] / 1000
-        return Vector(samples.labels, values, there)
 
     def _check_extended(self, call: Call, arguments: Sequence[Value]) -> None:
         for value in arguments:

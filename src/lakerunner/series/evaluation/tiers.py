@@ -60,7 +60,7 @@ class Heart:
 
     @property
     def range(self) -> int:
-        """ms; 0 of a selector."""
+        """0 of a selector."""
         range_ = 0 if isinstance(self.node, Selector) else self.ranged.range
         if not isinstance(range_, int):
             raise TypeError(f"{range_} is not resolved")
