@@ -17,7 +17,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
-	@echo "compiling kernels, once: about two minutes"
+	@echo "compiling kernels, once: about a minute on two cores"
 	@$(BIN)/python -m lakerunner.services.warm
 	@touch $@
 

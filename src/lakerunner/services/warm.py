@@ -1,13 +1,16 @@
 """Compiles kernels before someone waits for them. numba keeps what it compiled on disk, so this takes long only once.
 
-`python -m lakerunner.services.warm` compiles all of them: `make setup` does.
+`python -m lakerunner.services.warm` compiles all of them, in as many processes as there are cores: `make setup` does.
 """
 
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from lakerunner.api.formats.series_rows import warm as warm_rows
+from lakerunner.pipeline.read.remote_write import warm_remote_write
 from lakerunner.pipeline.segments import warm as warm_readers
 from lakerunner.pipeline.warm import warm as warm_tending
 from lakerunner.query.metrics.kernels import warm as warm_scans
@@ -28,7 +31,16 @@ def warm_queries_aside(sandboxes: Sandboxes) -> None:
     threading.Thread(target=sandboxes.warm, name="sandbox-warm", daemon=True).start()
 
 
-if __name__ == "__main__":
+def warm_pipeline() -> None:
     warm_readers()
     warm_tending()
-    warm_queries()
+
+
+# Each in a process of its own. What two of them need is compiled twice; remote write is ready when readers come to it.
+_SHARES = (warm_pipeline, warm_remote_write, warm_queries)
+
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for share in [pool.submit(share) for share in _SHARES]:
+            share.result()
