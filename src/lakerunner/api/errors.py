@@ -15,6 +15,13 @@ from starlette.responses import JSONResponse, Response
 from lakerunner.model.errors import KINDS, LakerunnerError, Unavailable, UserError
 
 _logger = logging.getLogger("lakerunner.api")
+_NO_ROUTE = ("Not Found", "Method Not Allowed")  # what Starlette says where no route fits
+_SHOWN = 200
+# Paths that clients of other systems ask for, and what answers them here.
+_ELSEWHERE = (
+    ("/api/v1/", ": Prometheus' API is below /prometheus"),
+    ("/loki/", ": there is no LogQL, logs are asked for by POST /api/v1/sql"),
+)
 
 
 def error_body(error: BaseException) -> dict[str, object]:
@@ -53,10 +60,20 @@ def on_lakerunner_error(_request: Request, error: Exception) -> Response:
     return JSONResponse({"error": error_body(error)}, status, headers)
 
 
-def on_http_exception(_request: Request, error: Exception) -> Response:
+def on_http_exception(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    return JSONResponse({"error": {"message": error.detail}}, error.status_code, error.headers)
+    message = _without_route(request, error) if error.detail in _NO_ROUTE else error.detail
+    return JSONResponse({"error": {"message": message}}, error.status_code, error.headers)
+
+
+def _without_route(request: Request, error: HTTPException) -> str:
+    """Return what to call instead of a path, or a method of it, that is not served."""
+    path = request.url.path[:_SHOWN]
+    if error.status_code == 405:
+        return f"{path} does not take {request.method}: use {(error.headers or {}).get('Allow', 'another method')}"
+    hint = next((hint for prefix, hint in _ELSEWHERE if path.startswith(prefix)), "")
+    return f"{path} is not served here{hint}; GET /openapi.json lists every endpoint"
 
 
 def on_client_left(_request: Request, _error: Exception) -> Response:
