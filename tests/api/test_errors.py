@@ -36,12 +36,21 @@ def test_a_segment_that_cannot_be_read_is_logged(caplog: pytest.LogCaptureFixtur
         ("/api/v1/query", "there is no endpoint /api/v1/query: did you mean /prometheus/api/v1/query?"),
         ("/api/v1/label/job/values", "there is no endpoint /api/v1/label/job/values: did you mean "
          "/prometheus/api/v1/label/job/values?"),
+        ("/loki/api/v1/labels", "there is no endpoint /loki/api/v1/labels: LogQL is not available yet, "
+         "query logs by POST /api/v1/sql"),
     ],
 )  # fmt: skip
 def test_a_path_that_is_not_served_says_what_may_be_meant(path: str, message: str) -> None:
     with metrics_server(sample_lake(0), 0) as url:
         answer = httpx.get(url + path)
     assert (answer.status_code, answer.json()) == (404, {"error": {"kind": "NotFound", "message": message}})
+
+
+def test_a_method_that_a_path_does_not_take_names_those_that_it_takes() -> None:
+    with metrics_server(sample_lake(0), 0) as url:
+        answer = httpx.delete(f"{url}/prometheus/api/v1/labels")
+    message = "/prometheus/api/v1/labels does not take DELETE: use GET, HEAD, POST"
+    assert (answer.status_code, answer.json()) == (405, {"error": {"message": message}})
 
 
 def test_what_a_dependency_is_and_where_goes_to_the_log_only(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,6 @@ from lakerunner.api.receive import PushLimits, Receiver
 from lakerunner.index.index import Index
 from lakerunner.model.errors import Busy, Unavailable, UserError
 from lakerunner.model.organization import Organization
-from lakerunner.objects.open import StoreAddress
 from lakerunner.objects.store import ObjectStore
 from suites.pushed import ACME, OTHER, lines_of, pushed_lines, pushed_objects
 from suites.requests import request_of
@@ -221,13 +220,14 @@ def test_what_was_taken_is_kept_at_the_end_and_nothing_more_is_taken(
 
 @pytest.mark.parametrize("address", ["local"], indirect=True)
 def test_a_store_that_is_away_is_no_yes_and_the_request_counts_once_when_it_is_back(
-    address: StoreAddress, store: ObjectStore, keeper: Keeper, opened: Open, tmp_path: Path
+    store: ObjectStore, keeper: Keeper, opened: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver = opened(keeper)
     shutil.move(tmp_path / "store", tmp_path / "away")
     for _ in range(2):
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable) as refused:
             receiver.accept(ACME, "logs", "otlp", request_of("a"))
+        assert f"1 pushed requests are not stored: {refused.value}" in caplog.text  # who runs the lake sees it too
     shutil.move(tmp_path / "away", tmp_path / "store")
     for _ in range(2):
         receiver.accept(ACME, "logs", "otlp", request_of("a"))

@@ -86,6 +86,7 @@ NOON = 1_794_916_800 * 10**9  # 2026-11-17T12:00:00Z
         ("2026-11-17 14:00:00 CEST", Instant(NOON, "", True)),
         ("Tue, 17 Nov 2026 04:00:00 PST", Instant(NOON, "", True)),
         ("2026-11-17 12:00:00 IST", None),  # of India, Israel and Ireland
+        ("2026-11-17 12:00:00 CST", None),  # of Chicago, China and Cuba
         ("2026-11-17T12:00Z", Instant(NOON, "", True)),
         ("2026-11-17 12:00", Instant(NOON, "", True)),
         ("2026-11-17T13:00+01:00", Instant(NOON, "", True)),

@@ -61,6 +61,13 @@ ERRORS = {
         "TIMESTAMP_NS and TIMESTAMP WITH TIME ZONE cannot be compared: times are UTC without a zone, cast the other "
         "one to TIMESTAMP (line 1, column 36)"
     ),
+    "SELECT 7 % severity_number FROM (SELECT 0 AS severity_number)": (
+        "Division by zero in expression (7 % severity_number): divide by nullif(divisor, 0), or write TRY(...) around "
+        "it, to get NULL"
+    ),
+    "SELECT severity, count(*), sum(count(*)) OVER (PARTITION BY severity) FROM logs GROUP BY ALL": (
+        "Cannot mix aggregates with non-aggregated columns: write the columns in GROUP BY instead of ALL"
+    ),
     "SELECT 1 FROM spans WHERE duration > INTERVAL 1 SECOND": (
         "BIGINT and INTERVAL cannot be compared: duration is in nanoseconds, a second is 1e9 (line 1, column 27)"
     ),

@@ -64,7 +64,11 @@ def on_http_exception(request: Request, error: Exception) -> Response:
         raise error
     if error.status_code == NotFound.http_status:
         return on_lakerunner_error(request, _no_endpoint(request))
-    return JSONResponse({"error": {"message": error.detail}}, error.status_code, error.headers)
+    message = error.detail
+    if error.status_code == 405:
+        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "another method").split(", ")))
+        message = f"{request.url.path[:_PATH_SHOWN]} does not take {request.method}: use {allowed}"
+    return JSONResponse({"error": {"message": message}}, error.status_code, error.headers)
 
 
 def _no_endpoint(request: Request) -> NotFound:
@@ -75,6 +79,8 @@ def _no_endpoint(request: Request) -> NotFound:
     routes = [route for route in request.app.routes if isinstance(route, Route)]
     if any(route.path_regex.match(meant) for route in routes):
         return NotFound(f"there is no endpoint {path}: did you mean {meant}?")
+    if path.startswith("/loki/"):
+        return NotFound(f"there is no endpoint {path}: LogQL is not available yet, query logs by POST /api/v1/sql")
     return NotFound(f"there is no endpoint {path}: GET /openapi.json lists all endpoints")
 
 

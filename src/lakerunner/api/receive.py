@@ -13,6 +13,7 @@ come back.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
@@ -27,7 +28,7 @@ from prometheus_client import Gauge
 
 from lakerunner.api.holdings import Holdings
 from lakerunner.api.keep import PUSH_FORMATS, Keeper, Origin
-from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Unavailable, UserError
+from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Unavailable, UserError, in_full
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import signal_named
 from lakerunner.model.source import SourceObject
@@ -37,6 +38,7 @@ from lakerunner.pipeline.transcode.formats import TRANSCODERS, Transcoder
 from lakerunner.pipeline.transcode.plausible import PUSH_GRACE_NS, TOO_NEW, TOO_OLD
 
 WAITING = Gauge("lakerunner_push_waiting_requests", "Pushed requests that are not stored yet")
+_logger = logging.getLogger("lakerunner.api")
 _THREADS = 4  # so many objects are written at the same time
 _STOP_SECONDS = 15.0
 _Name = tuple[UUID, str, bytes]
@@ -188,6 +190,9 @@ class Receiver:
                 errors |= self._keeper.keep(batch.origin, sound, now_ns)
             except LakerunnerError as error:
                 errors |= dict.fromkeys(sound, error)
+        away = [error for error in errors.values() if isinstance(error, Unavailable)]
+        if away:  # each sender gets its own error; only the log tells the operator
+            _logger.warning("%d pushed requests are not stored: %s", len(away), in_full(away[0]))
         return errors
 
     def _answer(self, batch: _Batch, errors: Mapping[bytes, Exception]) -> None:

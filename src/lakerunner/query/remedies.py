@@ -15,6 +15,8 @@ _COMPARED = re.compile(
     r"Cannot (?:compare|mix) values of type (.+?) and (?:type )?(.+?)(?: in .*?)? - an explicit cast is required.*",
     re.S,
 )
+_BY_ZERO = re.compile(r"(Division by zero in expression .+)\. Use TRY", re.S)  # and then names SET, which we refuse
+_MIXED = "Cannot mix aggregates with non-aggregated columns"
 _NOT_A_NUMBER = re.compile(r"Could not convert string '(\w+)' to INT32$")
 _TEXT = re.compile("VARCHAR")
 _NUMBER = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DOUBLE|FLOAT|DECIMAL.*")
@@ -37,6 +39,10 @@ def with_remedy(message: str, words: Collection[str]) -> str:
     if compared:
         one, other = compared.groups()
         return f"{one} and {other} cannot be compared: {_to_compare(one, other)}"
+    if by_zero := _BY_ZERO.match(message):
+        return f"{by_zero[1]}: divide by nullif(divisor, 0), or write TRY(...) around it, to get NULL"
+    if message.startswith(_MIXED) and "all" in words:
+        return f"{_MIXED}: write the columns in GROUP BY instead of ALL"
     text = _NOT_A_NUMBER.search(message)
     if text is None:
         return message

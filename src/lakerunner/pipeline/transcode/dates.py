@@ -20,11 +20,14 @@ _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
 _MONTH = f"(?:{'|'.join(_MONTH_NAMES)})"
 _CLOCK = r"\d\d:\d\d:\d\d"
 _FRACTION = r"(?:[.,](\d+))?"
-# Hours ahead of UTC of the names that stand for one offset only: those of RFC 2822 and of Europe, and Japan's.
+# Hours ahead of UTC of the names that stand for one offset only: of Europe, Japan, and RFC 2822 but for CST.
 _NAMED = {"UTC": 0, "GMT": 0, "WET": 0, "CET": 1, "EET": 2, "WEST": 1, "CEST": 2, "EEST": 3, "JST": 9}
-_NAMED |= {"EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+_NAMED |= {"EST": -5, "EDT": -4, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
 # Hours alone, as PostgreSQL writes them, stand without a space.
 _ZONE = rf"\s?([Zz]|(?:{'|'.join(_NAMED)})\b|[+-]\d\d:?\d\d|(?<=\d)[+-]\d\d)?"
+# Names that stand for several offsets, CST for those of Chicago and China, or are not in the table above.
+_UNKNOWN = "ACST ADT AEDT AEST AKST AST AWST BRT BST CST HKT HST IST KST MSK NZDT NZST PHT PKT SAST SGT WIB"
+UNKNOWN_ZONE = rf" (?:{_UNKNOWN.replace(' ', '|')})\b"
 _DAY_NAME = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _LONG_DAY_NAME = "(?:Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)"
 _YEARS_AROUND = 8  # February 29th is missing for up to seven years (1897 to 1903, 2097 to 2103)

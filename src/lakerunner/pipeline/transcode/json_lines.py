@@ -7,7 +7,7 @@ a record. A file that is one JSON document over many lines is a request, a recor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -101,14 +101,15 @@ class JsonTarget:
         names, values = self._columns(value)
         plan = self._records.plans(names)
         if may_carry(names) and _OF_A_RECORD.isdisjoint(plan.at) and (envelope := opened(exactly(text))) is not None:
-            items = [with_shared(item, envelope.shared) for item in envelope.items]
+            # One at a time: what all items share may be large, and the request's limit sees only what was added.
+            items = (with_shared(item, envelope.shared) for item in envelope.items)
             self._add_items(text, items, number, offset)
             return
         if type(value) is dict and _has_rounded_time(plan, values):
             names, values = self._columns(exactly(text))
         self._records.add(names, values)
 
-    def _add_items(self, text: bytes, items: Sequence[Any], number: int, offset: int) -> None:
+    def _add_items(self, text: bytes, items: Iterable[Any], number: int, offset: int) -> None:
         """One by one from the exact reading: there is no text of each to go back to."""
         for index, item in enumerate(items):
             if index:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from lakerunner.pipeline.steps.severity import WORDS
-from lakerunner.pipeline.transcode.dates import ACCESS_LOG, DAY, FORMS, ISO, KLOG, SYSLOG, Form
+from lakerunner.pipeline.transcode.dates import ACCESS_LOG, DAY, FORMS, ISO, KLOG, SYSLOG, UNKNOWN_ZONE, Form
 from lakerunner.pipeline.transcode.times import LAST_NS, Nanoseconds
 from lakerunner.pipeline.transcode.values import ABSENT
 
@@ -182,6 +182,12 @@ _LEVEL = re.compile(
 _FIRST_LEVEL = re.compile(rf"[\s\[<(|-]*(?i:({_WORDS}))(?=[ ]*[:\]>)|]|\t)|[\s\[<(|-]*({_WORDS})(?![\w./=-])", re.ASCII)
 
 
+# The attribute that has the name of a time zone whose offset is not known: the time is read as UTC.
+ZONE = "time.zone"
+_ZONED_NAMES = ("timestamp", "level", ZONE)
+_UNKNOWN_ZONE = re.compile(UNKNOWN_ZONE, re.ASCII)
+
+
 class _Opening(NamedTuple):
     form: Form
     pattern: re.Pattern[str]
@@ -204,6 +210,9 @@ def dated(line: str, near_ns: int | None) -> Said | None:
         when = _time(form, found.groups(), near_ns)
         if when is ABSENT:
             return None
+        zone = _UNKNOWN_ZONE.match(line, found.end())
+        if zone is not None and not found[3]:
+            return _ZONED_NAMES, [when, _level_behind(line, zone.end()), zone[0].strip()]
         return ("timestamp", "level"), [when, _level_behind(line, found.end())]
     return None
 

@@ -17,7 +17,7 @@ from lakerunner.model.protobuf import FIXED64, tag
 from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.encodings import as_utf8
 from lakerunner.pipeline.transcode.json_lines import JsonTarget
-from lakerunner.pipeline.transcode.line_formats import LINE_FORMATS, LineFormat, Said, dated, undated
+from lakerunner.pipeline.transcode.line_formats import LINE_FORMATS, ZONE, LineFormat, Said, dated, undated
 from lakerunner.pipeline.transcode.lines import Overlong, lines
 from lakerunner.pipeline.transcode.logs import Logs
 from lakerunner.pipeline.transcode.reading import Reading, Transcoded
@@ -51,6 +51,9 @@ def from_text(signal: str, data: memoryview, columns: Columns) -> Transcoded:
         elif not _is_json(record, target):
             message = b"\n".join(record.lines)
             names, values = record.said
+            if ZONE in names:
+                text = f"time zone {values[names.index(ZONE)]} may be several: its time is read as UTC"
+                reading.note("time zone not understood", text)
             try:
                 records.add(("message", *names), [message.decode(), *values])
             except UnicodeDecodeError:
