@@ -107,7 +107,7 @@ def test_dates_and_modes_are_warned_of_and_shown(authority: Authority, caplog: p
     files.replace(authority.issue("renewed", valid=timedelta(days=90)))
     files.key.chmod(0o644)
     renewal.look()
-    assert warned() == ["certificate renewed", "every user of this machine may read the file of tls_key: chmod 600"]
+    assert warned() == ["every user of this machine may read the file of tls_key: chmod 600", "certificate renewed"]
     assert chains == [first, files.certificate.read_bytes()]
     now = certificate.pair.begins - 1
     renewal.look()

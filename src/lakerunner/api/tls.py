@@ -62,8 +62,11 @@ class Certificate:
 
     @property
     def key_is_open(self) -> bool:
-        """Whether every user of this machine may read the key."""
-        return bool(self._files[1].stat().st_mode & stat.S_IROTH)
+        """Whether every user of this machine may read the key; False if its file is not there at the moment."""
+        try:
+            return bool(self._files[1].stat().st_mode & stat.S_IROTH)
+        except OSError:
+            return False
 
     def renew(self) -> bool:
         """Take new files, if they are others than before; return whether that was so.
@@ -131,6 +134,8 @@ def _server_context(certificate: Path, key: Path) -> ssl.SSLContext:
         if error.reason in _OTHER_KEY:
             raise WrongKey(f"{key} is not the key of the certificate {certificate}") from error
         raise WrongKey(f"{key} holds no key in PEM") from error
+    except OSError as error:  # replaced since it was read
+        raise WrongKey(f"{certificate} or {key} cannot be read: {error.strerror}") from error
     return context
 
 

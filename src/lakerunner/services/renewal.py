@@ -53,10 +53,12 @@ class Renewal:
     def look(self) -> None:
         try:
             if self._certificate.renew():
-                log.info("certificate renewed", expires=_moment(self._certificate.pair.expires))
                 self.report()
+                log.info("certificate renewed", expires=_moment(self._certificate.pair.expires))
         except UserError as error:
             log.error("the new certificate cannot be used, the one before it stays", reason=str(error))
+        except OSError as error:
+            log.error("the new certificate cannot be shown to commands of this home", reason=str(error))
         self._warn()
 
     def report(self) -> None:
