@@ -34,8 +34,8 @@ def error_body(error: BaseException) -> dict[str, object]:
 
 
 def log_detail(error: BaseException) -> None:
-    """Log what whoever runs the process must know: a segment that cannot be read, and what the client is not shown of a
-    dependency that is away, its address and its own words."""
+    """Log what an operator must know: a segment that cannot be read, and what the client does not see of a dependency
+    that is away, its address and its own words."""
     if isinstance(error, Corrupt):
         _logger.error("a segment cannot be read, `lakerunner repair` restores it: %s", error)
     if isinstance(error, Unavailable) and error.detail:
@@ -72,8 +72,7 @@ def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _no_endpoint(request: Request) -> NotFound:
-    """A path that the process does not serve, and what it may be meant to be: clients of Prometheus leave its prefix
-    out."""
+    """Name the path that is not served, and the one that may be meant: clients of Prometheus leave its prefix out."""
     path = request.url.path[:_PATH_SHOWN]
     meant = f"{PROMETHEUS_ROOT}{path}"
     routes = [route for route in request.app.routes if isinstance(route, Route)]

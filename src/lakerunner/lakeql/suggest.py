@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
-_CLOSE, _CLOSE_KEYWORD = 0.6, 0.75  # SELECT and DELETE, which is not meant to be, are 0.67
+_CLOSE, _CLOSE_KEYWORD = 0.6, 0.75  # DELETE is 0.67 near to SELECT, and not a misspelling
 _KEYWORDS = ("SELECT", "WITH", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "UNION")
 _TIME = ("timestamp",)
 _SERVICE = ("service_name",)

@@ -1,6 +1,6 @@
 """Why an answer in PromQL has no series: a metric whose name is misspelt, or a time without metrics.
 
-Prometheus answers both with nothing, and so does our API; on the command line a person is told.
+Prometheus answers both with an empty result, and so does our API; the command line shows the reason beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CLOSE = 0.75
 
 
 def metric_hint(query: str, names: Collection[str]) -> str:
-    """Say what is wrong, or nothing. `names`: of the metrics that have points in the time of the query."""
+    """Return the reason, or "" if it is not known. `names`: the metrics that have points in the time of the query."""
     if not names:
         return "no series: there are no metrics in this time"
     unknown = [word for word in _NAME.findall(_NOT_NAMES.sub(" ", query)) if word not in names]
