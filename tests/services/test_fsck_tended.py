@@ -13,13 +13,14 @@ import pytest
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.inspect import Tier
-from lakerunner.model.segment import Segment
+from lakerunner.model.segment import Column, Segment
 from lakerunner.model.tier import next_tier
 from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
 from suites.checked import ORG, START, CheckedLake, checked_lake, logs_of, points_of, spans_of
+from suites.otlp_metrics import Otlp, gauge
 
 LIMITS = CompactLimits(memory=64 << 20, max_bytes=1 << 30)
 
@@ -109,3 +110,18 @@ def test_a_window_that_was_changed_is_found(lake: CheckedLake) -> None:
     assert whats
     # The tier above is made of this one, and differs from it too.
     assert {what.split()[0] for what in whats} == {"chq_rollup_max"}
+
+
+def test_attributes_that_are_lists_are_compared_as_such(lake: CheckedLake) -> None:
+    """Whether a column of typed JSON holds them, or the map."""
+    otlp = Otlp()
+    scope = otlp.resource(service_name="cart")
+    attributes = otlp.request.resource_metrics[0].resource.attributes
+    attributes.add(key="process.command_args").value.array_value.values.add().string_value = "run"
+    gauge(scope, "load", [(START + place, place) for place in range(5)])
+    one = lake.add("metrics", otlp.data)
+    assert [column for column in one.columns if column.type == "json"] == [
+        Column("resource.process.command_args", "json")
+    ]
+    roll_up(lake, 0)
+    assert lake.found(deep=True) == []

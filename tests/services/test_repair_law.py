@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakerunner.model.time import HOUR_NS
+from lakerunner.model.segment import Segment
+from lakerunner.model.time import ALL_TIME, HOUR_NS
+from lakerunner.services.checks.identity import identities
 from lakerunner.services.repair.choice import Rows, choose
 from suites.checked import START, START_NS, checked_lake, logs_of, points_of, spans_of
+from suites.ingested import random_logs, random_metrics, random_spans
 from suites.repaired import RawLake
 
 HOURS = st.integers(0, 1)
@@ -95,7 +99,7 @@ def lose(lake: RawLake, signal: str, losses: Sequence[int]) -> None:
         lake.lose(live[number])
 
 
-steps = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+steps = settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.parametrize("signal", MAKERS)
@@ -127,6 +131,34 @@ def test_what_came_twice_is_neither_lost_nor_doubled(
     after = rows_of(lake, signal)
     assert after.keys() == before.keys()
     assert after <= before
+
+
+def digests_of(lake: RawLake, segments: Sequence[Segment]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for one in segments:
+        for part in identities(lake.lake.store, one, ALL_TIME, lake.directory):
+            assert part.known.all()
+            found.update(part.digests.tolist())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("signal", "make"),
+    [
+        ("logs", lambda chance: random_logs(chance, list("abcdef"))),
+        ("metrics", random_metrics),
+        ("traces", random_spans),
+    ],
+)
+def test_rows_are_known_by_the_same_digest_wherever_they_stand(lake: RawLake, signal: str, make: Any) -> None:
+    """In a segment of one object, of several, and in a merged one, whatever became a column there."""
+    filled(lake, signal, [], [], twice=True)
+    chance = random.Random(5)
+    datas = [make(chance) for _ in range(4)]
+    alone = [one for data in datas for one in lake.ingest(signal, data)]
+    expected = digests_of(lake, alone)
+    assert digests_of(lake, lake.ingest(signal, *datas)) == expected
+    assert set(digests_of(lake, lake.merge(alone))) == set(expected)
 
 
 def chosen(rows: list[tuple[str, int, int, int]], lost: int, *, merged: bool) -> list[int]:

@@ -42,6 +42,7 @@ from lakerunner.pipeline.rollup.periods import by_period, periods_of
 from lakerunner.pipeline.rollup.touched import touched_by
 
 _MEMORY = 256 << 20
+JSON = {b"kind": b"json"}  # what a table, unlike a segment's index row, cannot say otherwise
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,15 @@ def rollup_work(work: RollupWork, address: StoreAddress, limits: CompactLimits) 
 
 
 def recomputed(work: RollupWork, store: SegmentStore, directory: Path) -> pa.Table:
-    """The rows that the work makes, without writing them. What it puts into the directory is gone afterwards."""
+    """The rows that the work makes, without writing them. What it puts into the directory is gone afterwards. Columns
+    of attributes whose values are typed JSON have `JSON` as metadata."""
     with tempfile.TemporaryDirectory(dir=directory) as own:
         rows, fold = _folding(work, store, Path(own), _MEMORY)
-        return pa.Table.from_batches(fold.windows(rows), fold.schema)
+        table = pa.Table.from_batches(fold.windows(rows), fold.schema)
+        kinds = {column.name: column.type for column in _columns(fold.schema, rows)}
+        return table.cast(
+            pa.schema([one.with_metadata(JSON) if kinds[one.name] == "json" else one for one in table.schema])
+        )
 
 
 def write_windows(work: RollupWork, store: MergeStore, directory: Path, limits: CompactLimits) -> Iterator[Segment]:

@@ -28,6 +28,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ROLLUPS, SCOPES
 from lakerunner.model.tier import RAW, TIER_NAMES, TIERS, next_tier, window_end
 from lakerunner.model.time import MIN_NS, MS_NS, TimeRange, iso_time
+from lakerunner.pipeline.rollup.work import JSON
 from lakerunner.services.checks.finding import ERROR, Findings, Lake, Scope
 from lakerunner.services.checks.reading import batches, opened
 from lakerunner.services.checks.row_digest import Digests, attribute_digests, row_digests
@@ -184,6 +185,7 @@ def compared(expected: pa.Table, stored: list[tuple[Segment, pa.Table]]) -> list
     wanted = expected.combine_chunks().to_batches()[0] if expected.num_rows else None
     if wanted is None:
         return []
+    wanted_json = {field.name for field in expected.schema if field.metadata == JSON}
     keys = row_digests(wanted, _KEY)
     order = np.argsort(keys)
     held: npt.NDArray[np.int64] = np.full(len(keys), -1, np.int64)  # of each window, which of `rows` counts
@@ -205,7 +207,7 @@ def compared(expected: pa.Table, stored: list[tuple[Segment, pa.Table]]) -> list
         counts = _last_of_each(windows) & (held[windows] == number)
         mine, theirs = batch.filter(pa.array(counts)), wanted.take(pa.array(windows[counts]))
         json = {column.name for column in segment.columns if column.type == "json"}
-        for name, differs in _differences(mine, theirs, json):
+        for name, differs in _differences(mine, theirs, json, wanted_json):
             wrong.setdefault(name, []).extend(windows[counts][differs].tolist())
     for name, windows_wrong in wrong.items():
         if windows_wrong:
@@ -222,7 +224,7 @@ def _last_of_each(windows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
 
 
 def _differences(
-    mine: pa.RecordBatch, theirs: pa.RecordBatch, json: set[str]
+    mine: pa.RecordBatch, theirs: pa.RecordBatch, json: set[str], their_json: set[str]
 ) -> list[tuple[str, npt.NDArray[np.bool_]]]:
     found = []
     for name in ROLLUPS.schema.names:
@@ -230,7 +232,7 @@ def _differences(
             found.append((name, _unlike(_sum_of(mine, name), _sum_of(theirs, name))))
         elif name in _MAPS:
             one: Digests = attribute_digests(mine, name, json)
-            found.append((name, one != attribute_digests(theirs, name)))
+            found.append((name, one != attribute_digests(theirs, name, their_json)))
         elif name not in _ERRORS.values():
             found.append((name, row_digests(mine, (name,)) != row_digests(theirs, (name,))))
     return found

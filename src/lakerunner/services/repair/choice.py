@@ -6,7 +6,7 @@ that live segments hold, unless exactly as many as were lost come of it.
 
 Rows that no live segment holds were lost: mostly that is all. Rows that came twice need more thought, as one may have
 been lost while the other is there. A raw object gives all its rows of an hour to one segment, so where one of them was
-lost, all were. What is right is told by the count, which the index knows.
+lost, all were. The number of rows, which the index knows, decides what is right.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Rows:
 
 
 def choose(rows: Rows, lost: int) -> Marks:
-    """Mark the rows that a segment of so many rows had."""
+    """Mark the rows that the lost segment had; `lost` is how many it had."""
     missing = _missing(rows)
     for marks in (missing, *_others(rows)):
         if marks.sum() == lost:

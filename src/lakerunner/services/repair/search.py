@@ -147,7 +147,7 @@ class Search:
                 for some in identities(lake.store, segment, unit.time, lake.directory):
                     if not some.known.all():
                         raise Unrepairable(
-                            f"segment {segment.id} is of an earlier release, and its rows cannot be told apart"
+                            f"segment {segment.id} is of an earlier release, and its rows cannot be compared"
                         )
                     yield some.digests
             except Corrupt as error:
