@@ -111,7 +111,7 @@ def test_beyond_its_share_of_what_may_wait_an_organization_gets_429_and_others_d
         answer = post(doors, body, kind=kind)
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
         assert (
-            b"your organization holds 2 of the 4 requests that may wait to be stored (push_max_waiting_requests)"
+            b"your organization uses 2 of the 4 requests that may wait to be stored (push_max_waiting_requests)"
             in answer.content
         )
     assert post(doors, request_of("a"), authorization="Bearer lrk_other").status_code == 200

@@ -76,7 +76,7 @@ def test_an_unknown_organization_is_not_found_and_leaves_nothing(index: Index) -
 
 def test_a_key_that_the_database_cannot_hold_is_corrupt(index: Index) -> None:
     for key in ("otel-raw/a/b/nul\0", "otel-raw/a/b/\udcff"):
-        with pytest.raises(Corrupt, match="cannot hold"):
+        with pytest.raises(Corrupt, match="cannot store this value"):
             index.sources.announce([arrival(source(1, key=key))])
 
 

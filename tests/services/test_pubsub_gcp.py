@@ -71,7 +71,7 @@ def test_errors_of_the_service_are_unavailable(server: PubsubServer) -> None:
     server.failing = 1
     with pytest.raises(Unavailable, match=r"pubsub raw returned 503 for pull: .*try again later"):
         queue.receive()
-    with pytest.raises(Unavailable, match="pubsub other answers 404 to pull"):
+    with pytest.raises(Unavailable, match="pubsub other returned 404 for pull"):
         PubsubQueue("projects/shop/subscriptions/other", server.endpoint).receive()
     with pytest.raises(Unavailable, match="cannot reach pubsub raw"):
         PubsubQueue(SUBSCRIPTION, "http://127.0.0.1:9").receive()

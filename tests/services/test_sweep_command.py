@@ -154,7 +154,7 @@ def test_retention_is_shown_set_and_cleared(lake: SweptLake, run: Run) -> None:
     assert ["logs", "30d", *setting] in shown()
     for words, reason in (
         (("set", "logs"), "'logs' is not NAME=DURATION"),
-        (("set", "logs=1m"), "out of bounds"),
+        (("set", "logs=1m"), "out of range"),
         (("clear", "log"), "'log' has no retention"),
     ):
         wrong = run("retention", *words, "--org", "acme")
