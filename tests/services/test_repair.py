@@ -433,6 +433,18 @@ def test_killed_at_any_moment_it_is_run_again(lake: RawLake, failpoint: str, lef
     assert lake.errors() == []
 
 
+@pytest.mark.parametrize(("failpoint", "left"), [("before-roll", 1), ("after-roll", 0)])
+def test_killed_while_it_makes_windows_it_is_run_again(lake: RawLake, failpoint: str, left: int) -> None:
+    lake.ingest("metrics", points_of(*range(30), time=START + 1))
+    lost = lake.roll_up(0)
+    before = windows(lake, 10_000)
+    lake.lose(*lost)
+    assert command(lake, LAKERUNNER_FAILPOINT=failpoint).returncode == -9
+    assert len(lake.repair()[1]) == left + 1
+    assert windows(lake, 10_000) == before
+    assert lake.errors() == []
+
+
 def test_the_command_ends_with_what_it_found(lake: RawLake) -> None:
     lake.ingest("logs", logs_of("a"))
     whole = command(lake)
