@@ -106,8 +106,11 @@ def list_keys(org: str, home: Path | None) -> None:
     from lakerunner.services.admin import inspected, key_line, organization
 
     with inspected(settings_of({"home": home})) as index:
-        for key in index.keys.list(organization(index, org).id):
+        keys = index.keys.list(organization(index, org).id)
+        for key in keys:
             click.echo(key_line(key, datetime.now(UTC)))
+        if not keys:
+            click.echo(f"{org} has no keys: create one with `lakerunner keys create NAME`", err=True)
 
 
 @keys.command("rotate")
