@@ -313,10 +313,10 @@ def promql(query: str, home: Path | None, url: str | None, key: str | None, form
 def _query_text(query: str | None, file: TextIO | None) -> str | None:
     """From wherever it is; None: from a prompt."""
     if query is not None and file is not None:
-        raise click.UsageError("a QUERY and --file are both there: give one of them")
+        raise click.UsageError("QUERY and --file are both given: give only one of them")
     if query is None and file is None:
         if not sys.stdin.isatty():
-            raise click.UsageError("give a QUERY, or `-` to read it from standard input, or --file")
+            raise click.UsageError("no query: give QUERY, or `-` to read it from standard input, or --file")
         return None
     try:
         text = file.read() if file is not None else sys.stdin.read() if query == "-" else query or ""

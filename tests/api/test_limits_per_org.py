@@ -192,7 +192,7 @@ def test_one_more_than_may_wait_is_refused_at_once(monkeypatch: pytest.MonkeyPat
         held = await limits.slot(caller)
         waiting = [asyncio.create_task(limits.slot(caller)) for _ in range(2)]
         await asyncio.sleep(0)
-        with pytest.raises(Busy, match=r"may run 1 query at once \(concurrent_queries\), and 2 wait already"):
+        with pytest.raises(Busy, match=r"may run 1 query at once \(concurrent_queries\), and 2 are waiting"):
             await limits.slot(caller)
         with await limits.slot(CALLERS["lrk_other"]):
             pass

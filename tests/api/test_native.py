@@ -367,4 +367,4 @@ def test_a_tag_of_too_many_spellings_is_refused(empty: Served) -> None:
     empty.lake.add([Record(START, attributes=((keys[100], "x"),))])
     (event,) = empty.events("logs", "a_")
     assert event["type"] == "error"
-    assert event["data"]["message"].startswith("the tag 'a_' stands for 101 attributes, the limit is 100")
+    assert event["data"]["message"].startswith("tag 'a_' stands for 101 attributes, the limit is 100")

@@ -346,5 +346,5 @@ def test_a_parquet_answer_past_its_bound_is_refused(
     monkeypatch.setattr(parquet_module, "PARQUET_MAX_BYTES", 10)
     over = ask(url, "over", "parquet")
     assert over.status_code == 413
-    assert "10 bytes as Parquet" in over.json()["error"]["message"]
+    assert "the answer as Parquet is larger than 10 bytes" in over.json()["error"]["message"]
     assert answers["over"].closed.is_set()

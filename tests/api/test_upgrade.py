@@ -200,5 +200,5 @@ def test_a_body_that_is_not_as_long_as_announced_is_refused(announced: str, read
 
     scope = {"type": "http", "method": "POST", "headers": [(b"content-length", announced.encode())]}
     request = Request(scope, receive)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=f"3 of the {announced} bytes"):
+    with pytest.raises(UserError, match=f"the body has 3 bytes, Content-Length is {announced}"):
         asyncio.run(read(request, BodyLimit(100, "a limit")))

@@ -171,7 +171,7 @@ def test_nonsense_is_refused(shop: Shop) -> None:
         Shop(seed=1, start_ns=0, rate=0)
     with pytest.raises(UserError, match="open"):
         Shop(seed=1, start_ns=-1, rate=1)
-    with pytest.raises(UserError, match="no signal 'profiles'"):
+    with pytest.raises(UserError, match="unknown signal 'profiles'"):
         shop.batches("profiles", 0, 1)
     with pytest.raises(UserError, match="per_batch_seconds"):
         shop.batches("logs", 0, 1, per_batch_seconds=0)

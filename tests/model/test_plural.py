@@ -13,7 +13,7 @@ from lakerunner.model.plural import plural
         (1, ("line",), "1 line"),
         (0, ("line",), "0 lines"),
         (2, ("line",), "2 lines"),
-        (1_234_567, ("byte",), "1234567 bytes"),
+        (1_234_567, ("byte",), "1,234,567 bytes"),
         (1, ("box", "boxes"), "1 box"),
         (3, ("box", "boxes"), "3 boxes"),
         (1.0, ("query", "queries"), "1 query"),

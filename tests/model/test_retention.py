@@ -55,9 +55,9 @@ def test_under_all_a_tier_is_kept_as_long_as_windows_are_made_of_it() -> None:
         ("logs=soon", "logs=soon is not a duration: write 12h, 30d"),
         ("logs=-1d", "is not a duration"),
         ("logs=", "is not a duration"),
-        ("logs=30m", "out of bounds: it is 1h to 100y"),
-        ("logs=101y", "out of bounds"),
-        ("metrics.1h=1d", "too short: windows of the next tier are made of it, keep it for 48h"),
+        ("logs=30m", "out of range: use 1h to 100y"),
+        ("logs=101y", "out of range"),
+        ("metrics.1h=1d", "too short: the next tier is computed from it, keep it for at least 48h"),
     ],
 )
 def test_nonsense_is_refused_with_what_to_write(text: str, words: str) -> None:

@@ -381,7 +381,7 @@ def test_mostly_bad_lines(lake: Lake) -> None:
     source = lake.put(GOOD + b"no\nno\n" + GOOD, "half.jsonl")
     assert dict(lake.ingest(source).findings)[source].rejects.count == 2
     assert lake.reason(lake.put(GOOD + b"5\n5\n", "bad.jsonl")) == (
-        "2 of 3 lines cannot be read, first line 2: a record is a JSON object, this is a number. "
+        "2 of 3 lines cannot be read, first line 2: expected a JSON object as a record, found a number. "
         "A file is ingested if at most 50% of its lines are bad (bad_lines_max_share)"
     )
     none = IngestLimits(LIMITS.object_max_bytes, LIMITS.task_max_bytes, bad_lines_max_share=0)

@@ -170,8 +170,8 @@ def test_labels(text: str, expected: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", " do not begin with a brace"),
-        ("a", " do not begin with a brace"),
+        ("", " do not start with a brace"),
+        ("a", " do not start with a brace"),
         ('{a="b"', ": unexpected end of input inside braces at byte 6"),
         ('{a="b}', ": unterminated quoted string at byte 3"),
         ("{a=b}", ": expected string at byte 3"),

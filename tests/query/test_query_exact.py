@@ -29,10 +29,12 @@ def rows_of(table: pa.Table) -> Counter[bytes]:
 def test_answers_like_plain_duckdb(sql: str, engine: Engine, plain: duckdb.DuckDBPyConnection) -> None:
     answer = answer_of(engine, sql)
     expected = plain.sql(sql).to_arrow_table()
-    if len(set(expected.column_names)) == len(expected.column_names):
-        assert answer.column_names == expected.column_names
+    names = ["count(*)" if name == "count_star()" else name for name in expected.column_names]  # as it is written
+    if len(set(names)) == len(names):
+        assert answer.column_names == names
     assert [str(kind) for kind in answer.schema.types] == [str(kind) for kind in expected.schema.types]
-    assert rows_of(answer.rename_columns(expected.column_names)) == rows_of(expected)
+    expected = expected.rename_columns(names)
+    assert rows_of(answer.rename_columns(names)) == rows_of(expected)
     if "ORDER BY" in sql.rpartition(")")[2]:
         assert in_order(answer) == in_order(expected)
 

@@ -33,7 +33,7 @@ def test_one_past_the_line_is_turned_away() -> None:
         line.start()
         while not slots.in_line:
             time.sleep(0.005)
-        with pytest.raises(Busy, match="runs 2 units and 1 are waiting: try again later"):
+        with pytest.raises(Busy, match="runs 2 units, 1 waiting: try again later"):
             slots.take(ExitStack(), A, Event())
         stop.set()
         line.join(60)
@@ -99,7 +99,7 @@ def test_one_organization_does_not_fill_the_line() -> None:
             thread.start()
         while slots.in_line < 3:
             time.sleep(0.005)
-        with pytest.raises(Busy, match="runs 2 units and 3 wait"):
+        with pytest.raises(Busy, match="runs 2 units, 3 waiting"):
             slots.take(ExitStack(), A, Event())
         waits = threading.Thread(target=_wait, args=(slots, B, stop))
         waits.start()

@@ -258,7 +258,7 @@ def test_a_worker_is_called_by_https_if_its_certificate_can_be_verified(wide: La
         table = gather(wide, workers, leaf("SELECT message FROM scan_1")).reader().read_all()
     assert sorted(table["message"].to_pylist()) == sorted(record.message for record, _ in wide.records)
     with remote([only]) as untrusting:
-        assert f"query worker {only.name} cannot be reached" in str(failure(gather(wide, untrusting)))
+        assert f"query worker {only.name} is unreachable" in str(failure(gather(wide, untrusting)))
 
 
 def test_errors_keep_their_kind_on_the_way(wide: Lake, serve: Serve) -> None:
@@ -282,7 +282,7 @@ def test_a_worker_without_room_says_so_and_another_is_asked(wide: Lake, serve: S
             time.sleep(0.01)
         error = failure(gather(wide, workers, leaf("SELECT message FROM scan_1")))
         assert type(error) is Busy
-        assert str(error) == "the worker runs 1 unit and 0 wait: try again later"
+        assert str(error) == "the worker runs 1 unit, 0 waiting: try again later"
         with remote([full, other]) as both:
             gathered = gather(wide, both, leaf("SELECT message FROM scan_1"))
             assert gathered.reader().read_all().num_rows == 7200
@@ -326,7 +326,7 @@ def test_a_worker_of_another_cluster_or_version_is_not_the_askers_fault(wide: La
 @pytest.mark.parametrize(
     ("response", "said"),
     [
-        (lambda: Response("hello", 404), "answers 404, and not as a query worker does"),
+        (lambda: Response("hello", 404), "returned 404, and not as a query worker does"),
         (lambda: Response(b"", 200), "broke off its answer"),
         (lambda: Response(b"A" + struct.pack(">I", 100) + b"short", 200), "broke off its answer"),
     ],

@@ -369,11 +369,11 @@ def test_sources_work_and_outbox(lake: CheckedLake) -> None:
         ("note", "sources", "1 raw objects were seen over a day ago and are not ingested", stale.key),
         ("note", "sources", "1 raw objects are set aside", broken.key),
         ("note", "work", "1 box set aside: a page is damaged", "segments.logs.compact"),
-        ("note", "sources", "1 raw objects belong to no organization that we know", "lrdb.source_objects"),
+        ("note", "sources", "1 raw object of an unknown organization", "lrdb.source_objects"),
         ("note", "outbox", "3 messages not relayed", "objstore.ingest.logs"),
     ]
     (said,) = (one["to_do"] for one in lake.fsck()[1]["findings"] if one["check"] == "work")
-    assert said == "`lakerunner work` lists them, `lakerunner work --requeue` retries them"
+    assert said == "`lakerunner work` shows them, `lakerunner work --requeue` sends them again"
     assert "--requeue" in {option for one in cli.commands["work"].params for option in one.opts}
 
 
@@ -390,7 +390,7 @@ def test_an_index_that_is_away(lake: CheckedLake) -> None:
     errors = io.StringIO()
     away = replace(lake.settings, database_url=lake.settings.database_url + "x")
     assert run_fsck(away, Asked(), io.StringIO(), errors) == 3
-    assert errors.getvalue().startswith("error: nothing could be checked: PostgreSQL at 127.0.0.1:")
+    assert errors.getvalue().startswith("error: nothing could be checked: cannot use PostgreSQL at 127.0.0.1:")
 
 
 def test_usage(lake: CheckedLake, tmp_path: Path) -> None:
@@ -425,6 +425,6 @@ def test_the_table(lake: CheckedLake) -> None:
         "looked at: organizations 1, segments 1, side files 1, "
         f"bytes of segments {one.bytes}, objects 1, hours with overlapping segments 0, raw objects 0, "
         "topics of the outbox 0\n"
-        "samples were drawn with --seed 7; --deep looks at everything\n"
+        "the sample was drawn with --seed 7; --deep checks everything\n"
         "1 error, 0 notes\n"
     )

@@ -141,8 +141,8 @@ def test_what_does_not_go_together(url: str) -> None:
 
 
 def test_errors_name_the_options(url: str) -> None:
-    assert run(url, "up", "--start", "1h").stderr.startswith("error: --start is '1h', which is no time: it may be ")
-    assert run(url, "up", "--time", "noon").stderr.startswith("error: --time is 'noon', which is no time: it may be ")
+    assert run(url, "up", "--start", "1h").stderr.startswith("error: --start '1h' is not a time: write ")
+    assert run(url, "up", "--time", "noon").stderr.startswith("error: --time 'noon' is not a time: write ")
     assert run(url, "up", "--end", "now-2h", "--start", "now").stderr == (
         "error: --start must be before --end: --start is 'now', --end is 'now-2h'\n"
     )

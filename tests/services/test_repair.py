@@ -391,8 +391,8 @@ def test_json(lake: RawLake) -> None:
                     "segments": [str(lost.id)],
                     "what": "file is missing",
                     "findings": [
-                        "a side file of a live segment is not there",
-                        "the object of a live segment of 2 rows is not there",
+                        "a side file of a live segment is missing",
+                        "the file of a live segment with 2 rows is missing",
                     ],
                     "did": "restored 2 of 2 rows from 2 raw objects",
                     "rows": 2,
@@ -453,7 +453,7 @@ def test_the_command_ends_with_what_it_found(lake: RawLake) -> None:
     assert run_repair(lake.lake.settings, RepairRequest("nobody"), out, errors) == 2
     assert (out.getvalue(), errors.getvalue()) == (
         "",
-        "error: there is no organization 'nobody': known are default\n",
+        "error: organization 'nobody' not found; known organizations: default\n",
     )
 
 
@@ -462,7 +462,7 @@ def test_a_store_or_an_index_that_is_away(lake: RawLake) -> None:
     settings, root = lake.lake.settings, lake.lake.store.root
     out, errors = io.StringIO(), io.StringIO()
     assert run_repair(replace(settings, database_url=settings.database_url + "x"), RepairRequest(), out, errors) == 3
-    assert errors.getvalue().startswith("error: not all could be repaired: PostgreSQL at 127.0.0.1:")
+    assert errors.getvalue().startswith("error: not all could be repaired: cannot use PostgreSQL at 127.0.0.1:")
     root.rename(root.with_name("elsewhere"))
     errors = io.StringIO()
     assert run_repair(settings, RepairRequest(), out, errors) == 3

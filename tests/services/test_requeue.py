@@ -59,7 +59,7 @@ def test_what_failed_is_listed_with_its_reason(tended: Lake, asked: httpx.Client
     assert (work["signal"], work["tier"], work["collector"]) == ("logs", "raw", "c")
     assert work["segments"] == sorted(str(one.id) for one in made)
     reasons = {one["id"]: one["reason"] for one in answer["segments"]}
-    why = f"work {work['id']} was given up after 1 attempt: it does not work"
+    why = f"work {work['id']} was set aside after 1 attempt: it does not work"
     assert reasons == {str(damaged.id): "page 3 is torn"} | {str(one.id): why for one in made}
     theirs = asked.get("/api/v1/work", headers=THEIRS)
     assert theirs.json() == {"work": [], "segments": []}
@@ -89,7 +89,7 @@ def test_one_of_it_goes_again(tended: Lake, asked: httpx.Client) -> None:
     (work,) = asked.get("/api/v1/work").json()["work"]
     refused = asked.post("/api/v1/requeue", params={"id": ["nonsense", work["id"]]})
     assert refused.status_code == 404
-    assert "of the id 'nonsense'" in refused.json()["error"]["message"]
+    assert "has the id 'nonsense'" in refused.json()["error"]["message"]
     theirs = asked.post(
         "/api/v1/requeue",
         params={"id": work["id"]},
@@ -104,5 +104,5 @@ def test_one_of_it_goes_again(tended: Lake, asked: httpx.Client) -> None:
 
 
 def test_an_unknown_id_is_said(tended: Lake) -> None:
-    with pytest.raises(NotFound, match="of the id 'x'"):
+    with pytest.raises(NotFound, match="has the id 'x'"):
         Requeue(tended.index.tending)(ACME.id, ["x"])

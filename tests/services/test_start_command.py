@@ -89,7 +89,7 @@ def test_a_chosen_otlp_port_must_be_free(command, taken: int) -> None:
     code, _, errors = command("up", listen="127.0.0.1:0", otlp_http_port=str(taken))
     assert code == 2
     assert errors == (
-        "error: a setting is wrong:\n"
+        "error: a setting is invalid:\n"
         f"  otlp_http_port = '{taken}' (environment variable LAKERUNNER_OTLP_HTTP_PORT) cannot be used: "
         f"another program listens on 127.0.0.1:{taken}: stop it, or choose another port, 0 for a free one\n"
     )
@@ -113,7 +113,7 @@ def test_a_home_that_another_process_has_is_named_beside_what_else_is_wrong(comm
     finally:
         home.close()
     assert code == 2
-    assert f"process {os.getpid()} runs with this home: stop it, or choose another --home" in errors
+    assert f"process {os.getpid()} runs with this home: stop it, or choose another with --home" in errors
     assert "listen = 'nowhere.invalid:1'" in errors
 
 
@@ -124,7 +124,7 @@ def test_ports_of_the_process_that_has_the_home_are_not_listed_beside_it(command
     finally:
         home.close()
     assert (code, errors.count("\n")) == (2, 2)
-    assert errors.startswith(f"error: a setting is wrong:\n  home = '{tmp_path}/lake'")
+    assert errors.startswith(f"error: a setting is invalid:\n  home = '{tmp_path}/lake'")
 
 
 @pytest.mark.parametrize(

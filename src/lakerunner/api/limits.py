@@ -129,8 +129,8 @@ class _Usage:
         self._tokens, self._filled_at = min(max(1.0, BURST_SECONDS * rate), filled), now
         if self._tokens < 1.0:
             wait = (1.0 - self._tokens) / rate
-            allowed = f"{plural(rate, 'query', 'queries')} a second (queries_per_second)"
-            raise Busy(f"your organization may ask {allowed}: wait {wait:.1f} s", wait)
+            allowed = f"{plural(rate, 'query', 'queries')} per second (queries_per_second)"
+            raise Busy(f"your organization may send {allowed}: wait {wait:.1f} s", wait)
         self._tokens -= 1.0
 
     async def enter(self, most: int, seconds: float) -> None:

@@ -110,7 +110,7 @@ def _wanted(table: TagTable, body: dict[str, Any], now_ns: int) -> Wanted:
     text = text_in(body, "q")
     matchers = read_selector(text, table.language) if text else ()
     if any(matcher.name == NAME for matcher in matchers):
-        raise UserError(f"q names a metric, which {table.table} do not have")
+        raise UserError(f"q names a metric, but {table.table} have no metrics")
     return Wanted(table, time_range(body, now_ns), matchers)
 
 

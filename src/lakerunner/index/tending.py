@@ -137,7 +137,7 @@ class Tending:
             ((attempts, state),) = transaction.rows("tending.fail", values)
             if state == "aside":
                 named = {"organization": organization, "ids": list(segments)}
-                why = f"work {work.id} was given up after {plural(attempts, 'attempt')}: {reason}"
+                why = f"work {work.id} was set aside after {plural(attempts, 'attempt')}: {reason}"
                 transaction.run("tending.set_aside", named | {"reason": storable(why)})
         return attempts, state
 

@@ -140,7 +140,7 @@ def _streamed(codec: str, data: memoryview, max_bytes: int) -> memoryview:
     except OSError as error:
         if "Truncated" in str(error):
             raise Corrupt(f"the {codec} file is cut short") from None
-        raise Corrupt(f"the {codec} file is damaged, or none: {error}") from None
+        raise Corrupt(f"the {codec} file is damaged, or not {codec}: {error}") from None
     if size > max_bytes:
         raise _too_large(max_bytes)
     return memoryview(b"".join(parts))

@@ -82,7 +82,7 @@ class Slots:
             own = sum(one.organization == organization for one in self._queue)
             if len(self._queue) >= self.most_in_line or own >= self.waiting:
                 running = plural(self._running.total(), "unit")
-                raise Busy(f"the worker runs {running} and {len(self._queue)} wait: try again later")
+                raise Busy(f"the worker runs {running}, {len(self._queue)} waiting: try again later")
             self._queue.append(waiter)
         return waiter
 

@@ -114,7 +114,7 @@ def check_organization(settings: Settings, lake: Lake, scope: Scope, found: Find
 
 def _check_unplaced(index: Index, found: Findings) -> None:
     if count := index.inspect.unplaced():
-        what = f"{count} raw objects belong to an unknown organization"
+        what = f"{plural(count, 'raw object')} of an unknown organization"
         to_do = "create it with `lakerunner orgs create`, then run `lakerunner objects --retry`"
         found.add(Finding("sources", NOTE, "", what, "lrdb.source_objects", to_do))
 

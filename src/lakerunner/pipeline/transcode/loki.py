@@ -239,7 +239,7 @@ def _known_labels(data: bytes) -> Pairs:
 def _labels(data: bytes) -> Pairs:
     text = data.strip().decode(errors="surrogateescape")
     if text[:1] != "{":
-        raise Unfit(f"labels {_shown(data)} do not begin with a brace")
+        raise Unfit(f"labels {_shown(data)} do not start with a brace")
     tokens = _LabelTokens(text, _shown(data))
     items = read_items(tokens, STREAM)
     found = tuple((_text(_bytes(item.name)), _text_or_bytes(_bytes(item.value))) for item in items)

@@ -103,7 +103,7 @@ def troubles_of(lake: Lake, segment: Segment, *, deep: bool) -> Iterator[Trouble
         yield from _side_troubles(lake, segment.side_path(name), size, deep)
     key = segment.path
     missing = Trouble(
-        Harm.FILE_MISSING, f"the object of a live segment of {plural(segment.rows, 'row')} is not there", key
+        Harm.FILE_MISSING, f"the file of a live segment with {plural(segment.rows, 'row')} is missing", key
     )
     try:
         size = size_of(lake.store, key)
@@ -111,7 +111,7 @@ def troubles_of(lake: Lake, segment: Segment, *, deep: bool) -> Iterator[Trouble
         yield missing
         return
     if size != segment.bytes:
-        yield Trouble(Harm.FILE_DAMAGED, f"it has {size} bytes, the index says {segment.bytes}", key)
+        yield Trouble(Harm.FILE_DAMAGED, f"it has {size} bytes, {segment.bytes} in the index", key)
         return
     try:
         footer = footer_of(lake.store, key, size)
@@ -121,7 +121,7 @@ def troubles_of(lake: Lake, segment: Segment, *, deep: bool) -> Iterator[Trouble
     except Absent:
         yield missing
     except Corrupt as error:
-        yield Trouble(Harm.FILE_DAMAGED, f"it cannot be read: {_without(error, key)}", key)
+        yield Trouble(Harm.FILE_DAMAGED, f"cannot be read: {_without(error, key)}", key)
 
 
 def _sides(segment: Segment) -> dict[str, int]:
@@ -132,13 +132,13 @@ def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[Tr
     try:
         size = size_of(lake.store, key)
         if size != stated:
-            yield Trouble(Harm.SIDE_DAMAGED, f"this side file has {size} bytes, the index says {stated}", key)
+            yield Trouble(Harm.SIDE_DAMAGED, f"this side file has {size} bytes, {stated} in the index", key)
         elif deep and key.endswith(".parquet"):
             with opened(lake.store, key, size, lake.directory) as file:
                 for _ in batches(file, key):
                     pass
     except Absent:
-        yield Trouble(Harm.SIDE_MISSING, "a side file of a live segment is not there", key)
+        yield Trouble(Harm.SIDE_MISSING, "a side file of a live segment is missing", key)
     except Corrupt as error:
         yield Trouble(Harm.SIDE_DAMAGED, f"this side file cannot be read: {_without(error, key)}", key)
 
@@ -146,7 +146,7 @@ def _side_troubles(lake: Lake, key: str, stated: int, deep: bool) -> Iterator[Tr
 def _footer_troubles(segment: Segment, footer: pq.FileMetaData) -> Iterator[str]:
     spec = spec_of(segment.signal, segment.frequency_ms)
     if footer.num_rows != segment.rows:
-        yield f"it has {plural(footer.num_rows, 'row')}, the index says {segment.rows}"
+        yield f"it has {plural(footer.num_rows, 'row')}, {segment.rows} in the index"
     schema = footer.schema.to_arrow_schema()
     stated = [column.name for column in segment.columns]
     if schema.names != stated:
@@ -196,7 +196,7 @@ def _row_troubles(segment: Segment, file: pq.ParquetFile) -> Iterator[str]:
         before = keys.slice(keys.num_rows - 1)
         rows += batch.num_rows
     if rows != segment.rows:
-        yield f"{plural(rows, 'row')} can be read, the index says {segment.rows}"
+        yield f"{plural(rows, 'row')} can be read, {segment.rows} in the index"
     if unordered:
         yield f"{unordered} of its rows are not in order: expected order is {', '.join(sort_by)}"
     if first is not None and last is not None:
