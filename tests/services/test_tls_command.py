@@ -125,8 +125,9 @@ def test_commands_verify_the_lake_of_their_home_and_follow_its_certificate(
         lake = replace(served, environment=environment)  # commands know nothing of TLS
         assert lake.url.startswith("https://127.0.0.1:")
         lake.process.wait_for(f"lakerunner query-api is ready at {lake.url}")
-        for path in ("livez", "healthz", "readyz", "metrics", "openapi.json"):
-            assert httpx.get(f"{_named(lake)}/{path}", verify=authority.trust).status_code == 200
+        for path in ("livez", "healthz", "readyz", "metrics", "openapi.json"):  # it may still be getting ready
+            url = f"{_named(lake)}/{path}"
+            wait_until(lambda url=url: httpx.get(url, verify=authority.trust).status_code == 200, url, 60)
         assert _asked(lake) == "2"
         counted = 'lakerunner_queries_total{state="answered"} 1.0'  # after the last byte of the answer has left
         wait_until(lambda: counted in httpx.get(f"{_named(lake)}/metrics", verify=authority.trust).text, counted, 60)
