@@ -3,13 +3,16 @@ object beside the bad one, and comes through."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import inspect
 import io
 import json
+import lzma
 import math
 import re
 import struct
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -189,6 +192,38 @@ def test_name_that_tells_a_signal(lake: Lake) -> None:
 def test_truncated_gzip(lake: Lake) -> None:
     packed = gzip.compress(lake.signal.made())
     assert lake.reason(lake.put(packed[:-5], "bad.binpb.gz")) == "the gzip file is cut short"
+
+
+def test_other_packings(lake: Lake) -> None:
+    for ending, compress in ((".bz2", bz2.compress), (".xz", lzma.compress)):
+        packed = compress(lake.signal.made())
+        assert lake.ingest(lake.put(packed, f"packed.binpb{ending}")).failed == ()
+        assert lake.ingest(lake.put(packed, "packed-but-not-named-so.binpb")).failed == ()
+        name = {".bz2": "bzip2", ".xz": "xz"}[ending]
+        assert lake.reason(lake.put(packed[:-5], f"bad.binpb{ending}")) == f"the {name} file is cut short"
+        bomb = lake.put(compress(bytes(16 * MB)), f"bad.binpb{ending}")
+        assert f"more than {MB} bytes" in lake.reason(bomb, IngestLimits(MB, MB))
+
+
+def test_zip_archive(logs: Lake) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as out:
+        out.writestr("x.log", "one line\n")
+    assert logs.reason(logs.put(archive.getvalue(), "bad.log")).startswith("this is a zip archive: unpack it")
+
+
+def test_cut_frame_of_the_file_exporter(lake: Lake) -> None:
+    whole = lake.signal.made()
+    framed = len(whole).to_bytes(4, "big") + whole
+    assert lake.ingest(lake.put(framed * 2, "frames.binpb")).failed == ()
+    reason = lake.reason(lake.put((framed * 2)[:-1]))
+    assert reason == f"byte {len(framed)}: a frame of the collector's file exporter is cut short"
+
+
+def test_rotated_name(logs: Lake) -> None:
+    line = b"2020-01-01T00:00:00Z a\n"
+    for name, data in (("app.log.1", line), ("app.log-20261117.gz", gzip.compress(line))):
+        assert logs.ingest(logs.put(data, name)).failed == ()
 
 
 def test_zip_bomb(lake: Lake) -> None:
@@ -481,6 +516,28 @@ def test_text_not_utf8(logs: Lake) -> None:
 def test_text_in_utf16(logs: Lake) -> None:
     _, (row,) = text_rows(logs, "2020-01-01T00:00:00Z \u0142\r\n".encode("utf-16"))
     assert row["message"] == "2020-01-01T00:00:00Z \u0142"
+
+
+def test_json_in_utf16(logs: Lake) -> None:
+    line = '{"time": "2020-01-01T00:00:00Z", "message": "\u0142"}\n'
+    result = logs.ingest(logs.put(line.encode("utf-16"), "bad.jsonl"))
+    assert result.failed == ()
+    assert "\u0142" in {row["message"] for segment in result.segments for row in logs.rows(segment.path)}
+
+
+def test_document_of_records(logs: Lake) -> None:
+    document = {"Records": [{"eventTime": f"2020-01-01T00:00:0{n}Z", "eventName": "e"} for n in range(3)]}
+    result = logs.ingest(logs.put(json.dumps(document).encode(), "bad.json"))
+    times = {row["timestamp"] for segment in result.segments for row in logs.rows(segment.path)}
+    assert times == {START, *((1_577_836_800 + n) * 10**9 for n in range(3))}
+
+
+def test_text_with_an_ambiguous_zone(logs: Lake) -> None:
+    source, (row,) = text_rows(logs, b"2020-01-01 00:00:00 CST a\n")
+    assert (row["timestamp"], row["own"]["time.zone"]) == (1_577_836_800 * 10**9, ["CST"])
+    assert [note.kind for _, found in logs.ingest(source).findings for note in found.notes if "zone" in note.kind] == [
+        "time zone not understood"
+    ]
 
 
 def test_text_with_nul(logs: Lake) -> None:
