@@ -18,6 +18,7 @@ from psycopg import sql
 from lakerunner.index.account import server_account
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
+from lakerunner.index.migrate import load_migrations
 from lakerunner.model.organization import Organization
 from servers.ports import free_port
 
@@ -112,14 +113,18 @@ def index_database(url: str) -> Iterator[str]:
     """Give the URL of a database on this server that holds an index without rows.
 
     The next test gets the same one, emptied: that takes a tenth of the work of creating, migrating and dropping one.
-    A test that changes tables, not only rows, takes a `fresh_database`.
+    It is dropped if its record of migrations was changed. A test that changes tables takes a `fresh_database`.
     """
     idle = _idle.setdefault(url, [])
     database = idle.pop() if idle else _migrated(fresh_database(url))
     yield database
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(_EMPTY)
-    idle.append(database)
+        migrations = connection.execute("SELECT name, checksum FROM lrdb.migrations ORDER BY name").fetchall()
+    if migrations == [(one.name, one.checksum) for one in load_migrations()]:
+        idle.append(database)
+    else:
+        drop_database(database)
 
 
 @contextmanager

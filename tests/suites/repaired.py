@@ -147,7 +147,7 @@ class RawLake:
         """The exit code, and the lines that are printed."""
         out, errors = io.StringIO(), io.StringIO()
         code = run_repair(self.lake.settings, RepairRequest(**request), out, errors)
-        assert errors.getvalue() == ""
+        assert errors.getvalue() == "", errors.getvalue()
         return code, out.getvalue().splitlines()
 
     def errors(self) -> list[tuple[str, str, str, str]]:
