@@ -4,7 +4,6 @@ itself killed. Real processes on real servers; segments are put in without inges
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import threading
 import time
@@ -92,7 +91,7 @@ def test_a_worker_killed_while_rows_stream(cluster: Cluster, lake: Lake, form: s
 def test_a_worker_killed_during_an_aggregate(cluster: Cluster, lake: Lake) -> None:
     """It is stopped first, so that the query is surely waiting for it."""
     doomed = cluster.workers[cluster.ports[0]]
-    doomed.popen.send_signal(signal.SIGSTOP)
+    doomed.freeze()
     query = "SELECT count(*) AS n, sum(CAST(message AS BIGINT)) AS total, max(timestamp) AS last FROM logs"
     began = time.monotonic()
     threading.Timer(1.5, cluster.kill_worker, [cluster.ports[0]]).start()

@@ -32,8 +32,8 @@ from lakerunner.api.time_range import time_range
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.model.labels import NAME
-from lakerunner.query.engine import Engine
 from lakerunner.query.known_segments import Segments
+from lakerunner.query.sql import SqlQueries
 
 BODY_LIMIT = BodyLimit(1 << 20, "the limit of a query")
 NAME_MAX_CHARACTERS = 4096
@@ -47,7 +47,7 @@ _logger = logging.getLogger("lakerunner.api.native")
 class NativeApi:
     """`now_ns` is the clock, handed in; `limits` are those of all queries."""
 
-    engine: Engine
+    queries: SqlQueries
     segments: Segments
     authenticator: Authenticator
     now_ns: Callable[[], int]
@@ -81,7 +81,7 @@ class NativeApi:
 
     async def tags(self, request: Request, table: TagTable) -> Response:
         caller = await self._caller(request)
-        ask = Ask(self.engine, caller.organization.id, self.now_ns())
+        ask = Ask(self.queries, caller.organization.id, self.now_ns())
         wanted = _wanted(table, await read_json(request, BODY_LIMIT), ask.now_ns)
         slot = await self._slot(request, caller)
         lookup = Lookup(ask, self.segments)
@@ -90,7 +90,7 @@ class NativeApi:
 
     async def tag_values(self, request: Request, table: TagTable) -> Response:
         caller = await self._caller(request)
-        ask = Ask(self.engine, caller.organization.id, self.now_ns())
+        ask = Ask(self.queries, caller.organization.id, self.now_ns())
         name = tag_asked_for(request)
         wanted = _wanted(table, await read_json(request, BODY_LIMIT), ask.now_ns)
         slot = await self._slot(request, caller)

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from lakerunner.api.limits import Slot
 from lakerunner.api.stream import while_connected
 from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import cancelled
+from lakerunner.query.sql import Question, SqlQueries
 
 T = TypeVar("T")
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 class Ask:
     """One organization's queries, one at a time. One thread asks, any thread may close."""
 
-    def __init__(self, engine: Engine, organization: UUID, now_ns: int) -> None:
+    def __init__(self, queries: SqlQueries, organization: UUID, now_ns: int) -> None:
         self.organization = organization
         self.now_ns = now_ns
-        self._engine = engine
+        self._queries = queries
         self.warnings: frozenset[str] = frozenset()  # of the answers that were read, so far
         self._running: Answer | None = None
         self._closed = False
@@ -35,7 +35,7 @@ class Ask:
     def batches(self, sql: str) -> Iterator[list[dict[str, Any]]]:
         """The rows of the answer as they come, whole or with an error."""
         self._refuse_if_closed()
-        self._running = answer = self._engine.sql(self.organization, Question(sql, self.now_ns))
+        self._running = answer = self._queries.sql(self.organization, Question(sql, self.now_ns))
         try:
             self._refuse_if_closed()  # whoever closes sets the flag first: it sees this answer, or we see the flag
             for batch in answer:

@@ -44,8 +44,9 @@ from lakerunner.model.errors import LakerunnerError, NotFound
 from lakerunner.model.labels import NAME
 from lakerunner.model.time import MS_NS
 from lakerunner.promql.parse import parse
-from lakerunner.query.metrics.answer import Listing, MetricsAnswer, MetricsLake
+from lakerunner.query.metrics.answer import Listing, MetricsLake
 from lakerunner.query.metrics.reads import to_json
+from lakerunner.query.series_answer import SeriesAnswer
 from lakerunner.series.expression import Matcher
 
 PROGRESS_SECONDS = 0.5
@@ -205,7 +206,7 @@ def _family(name: str, known: dict[str, list[dict[str, str]]]) -> str:
     )
 
 
-async def _events(answer: MetricsAnswer, asked: PromqlAsked) -> AsyncGenerator[bytes]:
+async def _events(answer: SeriesAnswer, asked: PromqlAsked) -> AsyncGenerator[bytes]:
     signs = Signs(answer, event, HEARTBEAT_SECONDS)
     chunks = in_thread(chunk for group in answer for chunk in group_events(group))
     try:
@@ -220,7 +221,7 @@ async def _events(answer: MetricsAnswer, asked: PromqlAsked) -> AsyncGenerator[b
     yield event("done", {"status": "ok", **_last_word(answer, asked)})
 
 
-async def _whole(request: Request, answer: MetricsAnswer, asked: PromqlAsked, close: Callable[[], None]) -> Response:
+async def _whole(request: Request, answer: SeriesAnswer, asked: PromqlAsked, close: Callable[[], None]) -> Response:
     groups = await to_thread.run_sync(list, answer, abandon_on_cancel=True)
     kind, result, _ = result_json(groups, asked.question.instant, _ALL)
     head = b'{"resultType":%s,"result":' % orjson.dumps(kind)
@@ -228,7 +229,7 @@ async def _whole(request: Request, answer: MetricsAnswer, asked: PromqlAsked, cl
     return await streamed(request, chain([head], result, [tail]), close)
 
 
-def _last_word(answer: MetricsAnswer, asked: PromqlAsked) -> dict[str, Any]:
+def _last_word(answer: SeriesAnswer, asked: PromqlAsked) -> dict[str, Any]:
     text = asked.question.text
     notes = {f"{level}s": notes_texts(answer.notes, level, text) for level in ("warning", "info")}
     explained = {"reads": to_json(answer.reads)} if asked.explain else {}

@@ -10,7 +10,7 @@ from typing import Any
 from lakerunner.api.time_range import time_range
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MS_NS
-from lakerunner.query.metrics.answer import MetricsQuestion
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.series.values import Steps
 
 MAX_POINTS = 11_000
@@ -26,7 +26,7 @@ class PromqlAsked:
     """`events`: as server-sent events, otherwise as one JSON object. `explain`: the answer's last word tells which
     tiers were read."""
 
-    question: MetricsQuestion
+    question: PromqlQuestion
     events: bool
     explain: bool = False
 
@@ -42,7 +42,7 @@ class PromqlAsked:
         steps = _steps(body, now_ns, instant=instant)
         if body.get("tier") not in (None, "", "raw"):
             raise UserError("`tier` must be raw, or left out")
-        question = MetricsQuestion(
+        question = PromqlQuestion(
             text,
             steps,
             instant,

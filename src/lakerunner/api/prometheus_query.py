@@ -28,8 +28,10 @@ from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MS_NS
-from lakerunner.query.metrics.answer import LOOKBACK_MS, Group, MetricsAnswer, MetricsLake, MetricsQuestion
+from lakerunner.promql.plan import LOOKBACK_MS, PromqlQuestion
+from lakerunner.query.metrics.answer import MetricsLake
 from lakerunner.query.metrics.reads import to_json
+from lakerunner.query.series_answer import Group, SeriesAnswer
 from lakerunner.series.values import Steps
 
 MAX_POINTS = 11_000
@@ -40,7 +42,7 @@ _ALL = 1 << 62
 class Asked:
     """`limit` on series, 0: none; `timeout_ns` None: as long as any query may run."""
 
-    question: MetricsQuestion
+    question: PromqlQuestion
     limit: int
     timeout_ns: int | None
     stats: str
@@ -74,7 +76,7 @@ class Asked:
     def _of(cls, given: Parameters, steps: Steps, limit: int, now_ns: int, *, instant: bool) -> Asked:
         timeout = given.duration("timeout") if given.text("timeout") else None
         lookback = _lookback(given.text("lookback_delta"))
-        question = MetricsQuestion(
+        question = PromqlQuestion(
             given.text("query"),
             steps,
             instant,
@@ -140,13 +142,13 @@ class Queries:
                 await to_thread.run_sync(close)
             raise
 
-    def _begun(self, caller: Caller, question: MetricsQuestion) -> MetricsAnswer:
+    def _begun(self, caller: Caller, question: PromqlQuestion) -> SeriesAnswer:
         try:
             return self.lake.promql(caller.organization.id, question)
         except UserError as error:
             raise invalid("query", query_text(error)) from error
 
-    async def _groups(self, answer: MetricsAnswer, asked: Asked) -> list[Group]:
+    async def _groups(self, answer: SeriesAnswer, asked: Asked) -> list[Group]:
         asked_for = self.seconds if asked.timeout_ns is None else max(asked.timeout_ns, 0) / 1e9
         seconds = min(self.seconds, asked_for)
         try:
@@ -159,9 +161,7 @@ class Queries:
             raise running(error) from error
 
 
-def _body(
-    answer: MetricsAnswer, groups: Sequence[Group], asked: Asked, seconds: tuple[float, float]
-) -> Iterator[bytes]:
+def _body(answer: SeriesAnswer, groups: Sequence[Group], asked: Asked, seconds: tuple[float, float]) -> Iterator[bytes]:
     question, notes, account = asked.question, answer.notes, answer.account
     kind, result, cut = result_json(groups, question.instant, asked.limit or _ALL)
     head = b'{"status":"success","data":{"resultType":' + orjson.dumps(kind) + b',"result":'
@@ -178,7 +178,7 @@ def _body(
     return chain([head], result, [stats + b"}" + (b"," if len(tail) > 1 else b"") + tail])
 
 
-def _stats(answer: MetricsAnswer, seconds: tuple[float, float]) -> dict[str, Any]:
+def _stats(answer: SeriesAnswer, seconds: tuple[float, float]) -> dict[str, Any]:
     """Those of Prometheus' statistics that have a meaning here, and our own account."""
     queued, spent = seconds
     account = answer.account.to_json()

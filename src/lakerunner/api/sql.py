@@ -24,7 +24,7 @@ from lakerunner.api.sql_operations import QUERY, TABLES
 from lakerunner.api.stream import while_connected
 from lakerunner.lakeql.describe import described_tables
 from lakerunner.model.caller import Role
-from lakerunner.query.engine import Engine, Question
+from lakerunner.query.sql import Question, SqlQueries
 
 QUERY_LIMIT = BodyLimit(1 << 20, "the limit of a query and its parameters")
 
@@ -33,7 +33,7 @@ QUERY_LIMIT = BodyLimit(1 << 20, "the limit of a query and its parameters")
 class SqlApi:
     """`now_ns` is the clock, handed in."""
 
-    engine: Engine
+    queries: SqlQueries
     authenticator: Authenticator
     now_ns: Callable[[], int]
     limits: QueryLimits
@@ -51,7 +51,7 @@ class SqlApi:
         slot = await while_connected(request, self.limits.slot(caller))
         try:
             question = Question(asked.text, self.now_ns(), asked.parameters, asked.partial, asked.engine)
-            answer = await to_thread.run_sync(self.engine.sql, caller.organization.id, question)
+            answer = await to_thread.run_sync(self.queries.sql, caller.organization.id, question)
         except BaseException:
             slot.release()
             raise

@@ -1,6 +1,6 @@
 """A query worker over HTTP: a work unit in, an Arrow IPC stream out, in frames that can end with an error.
 
-POST /internal/v1/run with a unit (query/units.py) as JSON. The response is frames of one kind byte, a four-byte
+POST /internal/v1/run with a unit (query/unit.py) as JSON. The response is frames of one kind byte, a four-byte
 big-endian length and that many bytes: `A` is a piece of one Arrow IPC stream, `E` an error as JSON, `Z` the end, with
 the account (query/account.py) as JSON. A response without `Z` is not whole. docs/formats/workers.md has all of it.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 
 import orjson
 import pyarrow as pa
@@ -25,10 +25,12 @@ from lakerunner.api.keyless import refuse_foreign
 from lakerunner.api.openapi import ANY, JSON, WORKER_KEY, Body, Endpoint, Operation, Reply
 from lakerunner.api.stopping import Stopping
 from lakerunner.api.stream import Stream, blocking, in_thread
-from lakerunner.model.errors import LakerunnerError, NotAuthenticated
+from lakerunner.model.errors import Corrupt, LakerunnerError, NotAuthenticated
 from lakerunner.model.frames import Sink, frame
+from lakerunner.plan.operator import Operator
 from lakerunner.query.answer import Answer
-from lakerunner.query.units import Unit, unit_from_bytes
+from lakerunner.query.operators import OPERATORS
+from lakerunner.query.unit import Unit
 
 UNIT_LIMIT = BodyLimit(64 << 20, "a unit of work; the setting unit_max_bytes makes units smaller")
 KEY_HEADER = "x-lakerunner-worker-key"
@@ -55,6 +57,7 @@ class WorkerApi:
     key: str
     threads: CapacityLimiter
     names: frozenset[str] = frozenset()
+    operators: Mapping[str, type[Operator]] = field(default_factory=lambda: OPERATORS)
 
     def routes(self) -> list[Route]:
         return [Endpoint("/internal/v1/run", self.execute, POST=RUN)]
@@ -62,9 +65,11 @@ class WorkerApi:
     async def execute(self, request: Request) -> Response:
         self._authenticate(request)
         require_json(request)
-        unit = unit_from_bytes(await read_body(request, UNIT_LIMIT))
+        unit = Unit.from_bytes(await read_body(request, UNIT_LIMIT), self.operators)
         answer = self.run(unit)
-        return Stream(_frames(answer, self.threads), "application/vnd.lakerunner.frames", answer.close)
+        return Stream(
+            _frames(answer, unit.leaf.operator, self.threads), "application/vnd.lakerunner.frames", answer.close
+        )
 
     def _authenticate(self, request: Request) -> None:
         shown = set(request.headers.getlist(KEY_HEADER)) or {""}
@@ -75,7 +80,7 @@ class WorkerApi:
             refuse_foreign(request.headers.items(), self.names)
 
 
-async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[bytes]:
+async def _frames(answer: Answer, operator: Operator, threads: CapacityLimiter) -> AsyncGenerator[bytes]:
     sink = Sink()
     try:
         schema = await blocking(lambda: answer.schema, threads)
@@ -85,14 +90,15 @@ async def _frames(answer: Answer, threads: CapacityLimiter) -> AsyncGenerator[by
             writer.write_batch(batch)
             return frame(b"A", sink.take())
 
-        async for data in in_thread(map(framed, answer), threads):
+        async for data in in_thread(map(framed, operator.encode(answer)), threads):
             yield data
     except Stopping:  # without a word: this worker is lost, and another takes the unit over
         raise
     except Exception as error:
         if not isinstance(error, LakerunnerError):
             _logger.error("unit failed", exc_info=error)
-        yield frame(b"E", orjson.dumps(error_body(error)))
+        segment = {"segment": str(error.segment)} if isinstance(error, Corrupt) and error.segment else {}
+        yield frame(b"E", orjson.dumps(error_body(error) | segment))
         return
     writer.close()
     yield frame(b"A", sink.take()) + frame(b"Z", orjson.dumps(answer.account.to_json()))

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from hashlib import blake2b
+from typing import Any
 
 import httpx
 import orjson
@@ -23,9 +24,10 @@ from lakerunner.api.addresses import Addresses
 from lakerunner.api.tls import trusting
 from lakerunner.api.worker import KEY_HEADER
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable, error_from
+from lakerunner.plan.operator import Operator
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.units import Unit
+from lakerunner.query.unit import Unit
 from lakerunner.query.workers import Worker
 
 _CONNECT_SECONDS = 3.0
@@ -85,7 +87,7 @@ class _RemoteWorker:
         try:
             response = self._client.send(request, stream=True)
             if response.status_code == 200:
-                return _RemoteAnswer(response, self.name)
+                return _RemoteAnswer(response, self.name, unit.leaf.operator)
             with closing(response):
                 raise _turned_away(self.name, response.status_code, response.read())
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
@@ -110,8 +112,9 @@ def _turned_away(worker: str, status: int, body: bytes) -> LakerunnerError:
 class _RemoteAnswer:
     """An Answer (query/answer.py) whose work is done elsewhere. Closing the response stops that work."""
 
-    def __init__(self, response: httpx.Response, worker: str) -> None:
+    def __init__(self, response: httpx.Response, worker: str, operator: Operator) -> None:
         self._response = response
+        self._operator = operator
         self._frames = _Frames(response, worker)
         self._reader: pa.RecordBatchReader | None = None
 
@@ -123,9 +126,9 @@ class _RemoteAnswer:
     def account(self) -> Account:
         return self._frames.account
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Iterator[Any]:
         try:
-            yield from self._open()
+            yield from self._operator.decode(self._open())
             self._frames.expect_end()
         finally:
             self.close()

@@ -1,6 +1,6 @@
 """SQL text to plan: read, filled with its parameters, checked, resolved, rewritten.
 
-Comes in: the text, its parameters, whose it is, and the one `now` of the query. Goes out: a SqlPlan, or an error that
+Comes in: the text, its parameters, whose it is, and the one `now` of the query. Goes out: a plan, or an error that
 says what is wrong and where. The plan holds no organization: a scan can be given the caller's own segments only.
 """
 
@@ -39,8 +39,8 @@ from lakerunner.lakeql.source import MAX_LENGTH, Source
 from lakerunner.lakeql.spark import spark_sql
 from lakerunner.lakeql.split import Names, Splitter
 from lakerunner.model.errors import UserError
+from lakerunner.plan.plan import Plan
 from lakerunner.plan.spark import SparkPlan
-from lakerunner.plan.sql import SqlPlan
 from lakerunner.plan.types import Types
 
 
@@ -52,7 +52,7 @@ def compile_sql(
     parameters: Mapping[str, Any] | None = None,
     types: Types | None = None,
     max_length: int = MAX_LENGTH,
-) -> SqlPlan:
+) -> Plan:
     """The plan of one SELECT; `parameters` are the values of $1, $name, ... by what stands behind the $. UserError with
     a position where the text is wrong or asks for what is not available, NotAllowed where it asks for another
     organization, TooLarge beyond max_length characters. Without `types` workers group nothing."""

@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum
+
+from lakerunner.plan.explain import Explain
 
 SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)"
 _PREFIX = re.compile(rf"({SPACE}*)EXPLAIN\b(?:({SPACE}+)ANALYZE\b)?", re.IGNORECASE)
 _WORDS = {"explain": " " * len("explain"), "analyze": " " * len("analyze")}
 
 
-class Wanted(Enum):
-    """Of a query: its rows, its plan without running it, or its plan and what running it took."""
-
-    ROWS = "rows"
-    PLAN = "plan"
-    MEASURED = "measured"
-
-
 @dataclass(frozen=True)
 class Statement:
     query: str
-    wanted: Wanted
+    explain: Explain
 
 
 def read_statement(text: str) -> Statement:
     """Anything but these words at the beginning is the query's own to be refused for."""
     found = _PREFIX.match(text)
     if not found:
-        return Statement(text, Wanted.ROWS)
+        return Statement(text, Explain.NO)
     before, between = found[1], found[2]
     if between is None:
-        return Statement(before + _WORDS["explain"] + text[found.end() :], Wanted.PLAN)
+        return Statement(before + _WORDS["explain"] + text[found.end() :], Explain.PLAN)
     blank = before + _WORDS["explain"] + between + _WORDS["analyze"]
-    return Statement(blank + text[found.end() :], Wanted.MEASURED)
+    return Statement(blank + text[found.end() :], Explain.ANALYZE)

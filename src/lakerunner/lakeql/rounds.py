@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from lakerunner.lakeql.buckets import bucket_of
 from lakerunner.lakeql.grouped import Reading, is_plain, keys_of, projected
-from lakerunner.plan.sql import Rounds
+from lakerunner.plan.plan import Rounds
 
 
 def rounds_of(select: exp.Select, reading: Reading) -> Rounds | None:

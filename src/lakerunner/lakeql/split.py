@@ -17,7 +17,8 @@ from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.rewrite import further_columns, hide_further_columns, keep_names
 from lakerunner.lakeql.rounds import limits_of, rounds_of
 from lakerunner.lakeql.scope import Draft
-from lakerunner.plan.sql import Leaf, Rounds, SqlPlan
+from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
+from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.plan.types import Types
 
 _MOST_FIRST = 10_000  # rows of a LIMIT that workers are told of; beyond, sorting twice does not pay
@@ -35,7 +36,7 @@ class Splitter:
         self._types = types
         self._leaves: dict[int, Leaf] = {}
 
-    def plan(self, tree: exp.Query) -> SqlPlan:
+    def plan(self, tree: exp.Query) -> Plan:
         pushed = Pushed(self._resolution)
         whole = self._whole(tree)
         rounds = rounds_of(*whole) if whole else None
@@ -54,7 +55,7 @@ class Splitter:
             for clause in ("limit", "offset"):
                 tree.set(clause, None)
         leaves = tuple(self._leaves[id(draft)] for draft in self._resolution.drafts)
-        return SqlPlan(written(tree), leaves, rounds)
+        return Plan(leaves, SqlFinish(written(tree), rounds))
 
     def _whole(self, tree: exp.Query) -> tuple[exp.Select, Reading] | None:
         """The query, if it is one SELECT over one table and nothing else."""
@@ -72,7 +73,7 @@ class Splitter:
         clauses = ("group", "having", "distinct", "order")
         return not any(select.args.get(clause) for clause in clauses) and keys_of(select, reading) is None
 
-    def _passing(self, select: exp.Select, reading: Reading, rounds: Rounds, pushed: Pushed) -> SqlPlan:
+    def _passing(self, select: exp.Select, reading: Reading, rounds: Rounds, pushed: Pushed) -> Plan:
         """Workers do all of it; the coordinator hands their rows on."""
         draft = reading.draft
         filters = [written(one) for one in pushed.of(draft)]
@@ -84,8 +85,8 @@ class Splitter:
             select.set("limit", exp.Limit(expression=exp.Literal.number(rounds.limit + rounds.offset)))
         hide_further_columns(self._resolution, further_columns)
         keep_names(self._names)
-        leaf = Leaf(draft.scan(), written(select))
-        return SqlPlan(f'SELECT * FROM "{draft.relation}"', (leaf,), rounds, passes=True)
+        leaf = Leaf(draft.scan(), SqlRows(written(select)))
+        return Plan((leaf,), SqlFinish(f'SELECT * FROM "{draft.relation}"', rounds, passes=True))
 
     def _group(self, select: exp.Select, draft: Draft, pushed: Pushed) -> None:
         reads = select.args["from_"].this if select.args.get("from_") else None
@@ -93,7 +94,7 @@ class Splitter:
             return
         sql = split_groups(select, self._reading(select, draft), pushed.of(draft), self._types)
         if sql is not None:
-            self._leaves[id(draft)] = Leaf(draft.scan(), sql, steady=False)
+            self._leaves[id(draft)] = Leaf(draft.scan(), SqlRows(sql, steady=False))
 
     def _row_leaf(self, draft: Draft, tree: exp.Query, pushed: Pushed, first: FirstRows | None) -> Leaf:
         kept = self._kept(draft, tree)
@@ -104,7 +105,7 @@ class Splitter:
         source = source_sql(exp.Select(from_=exp.From(this=table.copy())), pushed.of(draft))
         filtered = bool(pushed.of(draft))
         sql = first.sql(shown, source, columns, filtered=filtered) if first else f"SELECT {shown} {source}"
-        return Leaf(draft.scan(), sql, steady=first is None)
+        return Leaf(draft.scan(), SqlRows(sql, steady=first is None))
 
     def _first_rows(self, select: exp.Select, reading: Reading) -> FirstRows | None:
         """ORDER BY and LIMIT of a leaf that need give only what can be among the first rows of the answer."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,11 @@ class Busy(Unavailable):
 
 
 class Corrupt(LakerunnerError):
-    """This input cannot be read. Retrying does not help: set it aside with this reason."""
+    """This input cannot be read. Retrying does not help: set it aside with this reason. `segment` is the id of the one
+    segment that cannot be read, where it is known: without it the others can."""
 
     http_status = 422
+    segment: UUID | None = None
 
 
 class WrongContent(Corrupt):
@@ -177,4 +180,7 @@ def error_from(body: dict[str, Any]) -> LakerunnerError:
     message, position = str(body["message"]), body.get("position")
     if issubclass(kind, UserError):
         return kind(message, Position(position["line"], position["column"]) if position else None)
-    return kind(message)
+    error = kind(message)
+    if isinstance(error, Corrupt):
+        error.segment = UUID(body["segment"]) if "segment" in body else None
+    return error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -11,8 +11,9 @@ from lakerunner.query.account import Account
 
 
 class Answer(Protocol):
-    """Rows as they come. The work begins at the first look at `schema` or at a batch, and may raise there or at any
-    later batch: an answer that ends without an error is whole, but for what its account names as missing."""
+    """Rows as they come, as Arrow batches; of a unit whose operator gives something else, that (series/pieces.py). The
+    work begins at the first look at `schema` or at a batch, and may raise there or at any later batch: an answer that
+    ends without an error is whole, but for what its account names as missing."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -22,8 +23,23 @@ class Answer(Protocol):
     def account(self) -> Account:
         """What it took so far, from any thread, at any time; at the end, what it took."""
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __iter__(self) -> Iterator[Any]:
         """Once. Batches without rows may come. UserError when the query fails, TooLarge past a limit."""
 
     def close(self) -> None:
         """Stop the work if it still goes on, from any thread, and give back all it held. Closing twice is fine."""
+
+
+class FixedAnswer:
+    """An Answer whose rows are there."""
+
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch], account: Account) -> None:
+        self.schema = schema
+        self.account = account
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from self._batches
+
+    def close(self) -> None:
+        """Nothing goes on."""

@@ -121,21 +121,21 @@ class SegmentCache:
     def hold(self, scan: Scan, segments: Iterable[Segment]) -> Iterator[Held]:
         """The segments' files, with what the scan reads of them, which stay while the context lasts. Raises what the
         store raises; Corrupt for an object that is not of the size the index states; TooLarge when they cannot fit."""
-        with self._holding(lambda held: self._of(scan, held).of(list(segments), checked=False)) as files:
+        with self._holding(segments, lambda own, held: self._of(scan, held).of(own, checked=False)) as files:
             yield files
 
     @contextmanager
     def hold_checked(self, scan: Scan, segments: Iterable[Segment]) -> Iterator[Held]:
         """As `hold`, for a reader that does not look at the checksums of pages: Corrupt also for a page of what the
         scan reads that is not as it was written."""
-        with self._holding(lambda held: self._of(scan, held).of(list(segments), checked=True)) as files:
+        with self._holding(segments, lambda own, held: self._of(scan, held).of(own, checked=True)) as files:
             yield files
 
     @contextmanager
     def hold_beside(self, segments: Iterable[Segment], name: str) -> Iterator[Mapping[UUID, Path]]:
         """The files of this name that stand beside the segments, by segment id, whole, which stay while the context
         lasts. Raises as `hold` does; Corrupt for a segment that is said to have none."""
-        with self._holding(lambda held: self._beside(list(segments), name, held)) as files:
+        with self._holding(segments, lambda own, held: self._beside(own, name, held)) as files:
             yield files
 
     def close(self) -> None:
@@ -144,15 +144,33 @@ class SegmentCache:
         self._own.close()
 
     @contextmanager
-    def _holding(self, hold: Callable[[list[CachedFile]], T]) -> Iterator[T]:
-        """Files that someone removes while they are looked at are fetched again, once."""
+    def _holding(
+        self, segments: Iterable[Segment], hold: Callable[[list[Segment], list[CachedFile]], T]
+    ) -> Iterator[T]:
+        """Files that someone removes while they are looked at are fetched again, once. Corrupt names the segment."""
+        own = list(segments)
         with ExitStack() as held:
             try:
-                files = hold(held.enter_context(self._files.holding()))
-            except (Vanished, FileNotFoundError):
+                try:
+                    files = hold(own, held.enter_context(self._files.holding()))
+                except (Vanished, FileNotFoundError):
+                    held.close()
+                    files = hold(own, held.enter_context(self._files.holding()))
+            except Corrupt as error:
                 held.close()
-                files = hold(held.enter_context(self._files.holding()))
+                error.segment = error.segment or self._damaged(own, hold)
+                raise
             yield files
+
+    def _damaged(self, segments: list[Segment], hold: Callable[[list[Segment], list[CachedFile]], T]) -> UUID | None:
+        """Return the id of the first segment that cannot be held alone; None if each can by now."""
+        for segment in segments:
+            try:
+                with self._files.holding() as held:
+                    hold([segment], held)
+            except Corrupt:
+                return segment.id
+        return None
 
     def _of(self, scan: Scan, held: list[CachedFile]) -> _Holding:
         return _Holding(scan, self._files, self._read, held, self._max_bytes)

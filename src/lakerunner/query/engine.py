@@ -1,6 +1,7 @@
-"""A question in, an answer out: compile the text, pick the segments, have leaves worked out, coordinate.
+"""A plan in, an answer out: pick the segments, have the leaves worked out, finish.
 
-Whose segments are picked is the `organization` argument, which comes from the caller's key; the text has no say in it.
+`Engine.answer` is the only way in, for every language. Whose segments are picked is the `organization` argument, which
+comes from the caller's key; neither the text nor the plan has a say in it.
 """
 
 from __future__ import annotations
@@ -11,169 +12,161 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from lakerunner.lakeql import compile_spark, compile_sql
-from lakerunner.lakeql.catalog import Listing, read_listing
-from lakerunner.lakeql.explain import Wanted, read_statement
-from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.segment import Segment
+from lakerunner.plan.explain import Explain
+from lakerunner.plan.plan import Collect, Finish, Leaf, Plan, SqlFinish
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.sql import SqlPlan
+from lakerunner.promql.plan import SeriesFinish
 from lakerunner.query.account import Account, total
 from lakerunner.query.answer import Answer
-from lakerunner.query.bounded import Bounded
-from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.collected import Collected
+from lakerunner.query.coordinate import Coordinator, Leaves
 from lakerunner.query.expiry import expiry_warnings
 from lakerunner.query.explain import Explained, explained_lines
-from lakerunner.query.feed import Feed, Feeds
-from lakerunner.query.gather import Gather, Gathering
-from lakerunner.query.known_segments import KnownSegments, Pick, SegmentIndex
-from lakerunner.query.listed import Listed, attribute_rows, newest
-from lakerunner.query.located import Located
-from lakerunner.query.outgrown import Outgrown
+from lakerunner.query.gather import Gathering, RowGather
+from lakerunner.query.known_segments import KnownSegments, Pick
+from lakerunner.query.leaf_run import LeafRun, Resources
+from lakerunner.query.options import Options
 from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.rounds import InRounds, Round
+from lakerunner.query.row_answer import RowAnswer, RowTerms
+from lakerunner.query.series_answer import SeriesAnswer
 from lakerunner.query.stretches import FIRST_BYTES, cut
-from lakerunner.query.syntax import Syntax
 from lakerunner.query.workers import Workers
 
 
 @dataclass(frozen=True)
-class Question:
-    """SQL as it was asked. `parameters` are the values of $1, $2 or $name; `partial`: what cannot be read is named in
-    the account instead of being an error; `engine`: duckdb, or spark for what outgrows it."""
-
-    text: str
-    now_ns: int
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    partial: bool = False
-    engine: str = "duckdb"
-
-
-@dataclass(frozen=True)
 class Job:
-    """A plan and the segments picked for each of its leaves; `before` is what it took to get so far, `text` what the
-    user wrote."""
+    """A plan with a finish by SQL and the segments picked for each of its leaves; `before` is what it took to get so
+    far."""
 
     organization: UUID
-    plan: SqlPlan
+    plan: Plan
+    finish: SqlFinish
     picks: tuple[Pick, ...]
-    partial: bool = False
+    options: Options
     before: Account = field(default_factory=Account)
-    text: str = ""
 
     def stretches(self, first_bytes: int) -> Sequence[Sequence[Sequence[Segment]]]:
         """The segments of each leaf, of each round."""
-        if not self.plan.rounds:
+        if not self.finish.rounds:
             return [[pick.segments for pick in self.picks]]
         ((leaf,), (pick,)) = self.plan.leaves, self.picks
-        return [[stretch] for stretch in cut(pick.segments, leaf.scan.time, self.plan.rounds, first_bytes)]
+        return [[stretch] for stretch in cut(pick.segments, leaf.scan.time, self.finish.rounds, first_bytes)]
 
 
 class Engine:
-    """Safe to use from many threads. `results` None: every query is run. `first_bytes` is the size of a first round.
-    `outgrown` answers engine=spark; without it such questions are refused."""
+    """Safe to use from many threads. `results` None: every query is run. `first_bytes` is the size of a first round;
+    `seconds` how long a query of series may run."""
 
     def __init__(
         self,
-        index: SegmentIndex,
+        segments: KnownSegments,
         workers: Workers,
-        coordinator: Coordinator,
+        coordinator: Coordinator | None = None,
         gathering: Gathering = Gathering(),  # noqa: B008 a frozen value
         *,
         results: ResultCache | None = None,
         clock: Callable[[], float] = time.monotonic,
         first_bytes: int = FIRST_BYTES,
-        outgrown: Outgrown | None = None,
+        seconds: float = 300.0,
     ) -> None:
-        self._segments = KnownSegments(index)
-        self._workers = workers
-        self._coordinator = coordinator
+        self.segments = segments
+        self.workers = workers
+        self.clock = clock
         self._gathering = gathering
+        self._resources = Resources(segments, workers, gathering, seconds)
+        self._coordinator = coordinator
         self._results = results
-        self._clock = clock
         self._first_bytes = first_bytes
-        self._outgrown = outgrown
-        self._syntax = Syntax(coordinator.sandboxes)
 
-    def sql(self, organization: UUID, question: Question) -> Answer:
-        """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
-        if listing := read_listing(question.text):
-            return self._listed(organization, question, listing)
-        if question.engine != "duckdb":
-            return self._elsewhere(organization, question)
-        began = self._clock()
-        statement = read_statement(question.text)
-        types = self._syntax.types(organization)
-        plan = compile_sql(statement.query, organization, question.now_ns, parameters=question.parameters, types=types)
-        self._syntax.check(organization, statement.query)
-        planned = self._clock()
-        picks = self._picks(organization, plan.scans, question.now_ns)
-        seconds = {"plan": planned - began, "pick": self._clock() - planned}
-        warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
-        before = replace(total(pick.account for pick in picks), seconds=seconds, warnings=warnings)
-        job = Job(organization, plan, picks, question.partial, before, statement.query)
-        if statement.wanted == Wanted.ROWS:
-            return self._kept(job)
-        lines = explained_lines(plan, picks, len(job.stretches(self._first_bytes)))
-        return Explained(lines, before, self.run(job) if statement.wanted == Wanted.MEASURED else None)
+    def answer(self, organization: UUID, plan: Plan, options: Options) -> Any:
+        """At once: what goes wrong while it is worked out is the answer's to raise. The rows of a finish by SQL, and
+        the lines of EXPLAIN, are an Answer (query/answer.py), series a SeriesAnswer, what leaves give a Collected."""
+        if options.explain is Explain.NO:
+            return FINISHES[type(plan.finish)](self, organization, plan, options)
+        return self._explained(organization, plan, options)
 
-    def _listed(self, organization: UUID, question: Question, listing: Listing) -> Answer:
-        if question.parameters:
-            raise UserError(f"parameter ${next(iter(question.parameters))} is not in the query")
-        if not listing.table:
-            return Listed(listing)
-        try:
-            pick = self._segments.pick(organization, newest(listing, question.now_ns), question.now_ns)
-        except Unavailable as error:
-            return Listed(listing, account=Account(warnings=frozenset({f"attributes are not listed: {error}"})))
-        return Listed(listing, attribute_rows(listing, pick.segments), Account(degraded=pick.account.degraded))
+    def pick(self, organization: UUID, leaf: Leaf, options: Options) -> Pick:
+        """Pick the segments of one leaf, rollups where they may serve it."""
+        return LeafRun(self._resources, organization, options).pick(leaf)
 
-    def _elsewhere(self, organization: UUID, question: Question) -> Answer:
-        if question.engine != "spark":
-            raise UserError(f"unknown engine {question.engine!r}: use duckdb or spark")
-        if self._outgrown is None:
-            raise UserError("engine=spark is not enabled: set query_spark")
-        plan = compile_spark(question.text, organization, question.now_ns, parameters=question.parameters)
-        self._syntax.check(organization, question.text)
-        picks = self._picks(organization, plan.scans, question.now_ns)
-        warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
-        return self._outgrown.answer(organization, plan, [pick.segments for pick in picks], warnings)
-
-    def run(self, job: Job) -> Answer:
-        """At once: the work begins when the answer is looked at."""
-        stretches = job.stretches(self._first_bytes)
-        rounds = [self._round(job, segments, is_first=n == 0) for n, segments in enumerate(stretches)]
-        wanted = job.plan.rounds
-        answer = InRounds(rounds, wanted.offset, wanted.limit) if wanted else InRounds(rounds)
-        return Bounded(Located(answer, job.text), self._coordinator.limits, job.before, self._clock)
-
-    def _kept(self, job: Job) -> Answer:
-        """From the result cache, or run, and then kept in it."""
+    def answer_rows(self, organization: UUID, plan: Plan, options: Options) -> Answer:
+        job = self._job(organization, plan, options)
         if self._results is None:
             return self.run(job)
-        key = result_key(job.organization, job.plan, [pick.segments for pick in job.picks])
-        return self._results.find(key, job.before) or self._results.keeping(key, self.run(job))
+        key = result_key(organization, plan, [pick.segments for pick in job.picks])
+        return self._results.find(key, job.before) or self.run(job, key)
 
-    def _picks(self, organization: UUID, scans: Sequence[Scan], now_ns: int) -> tuple[Pick, ...]:
+    def answer_series(self, organization: UUID, plan: Plan, options: Options) -> SeriesAnswer:
+        return SeriesAnswer(LeafRun(self._resources, organization, options), plan)
+
+    def collect(self, organization: UUID, plan: Plan, options: Options) -> Collected:
+        return Collected(LeafRun(self._resources, organization, options), plan.leaves)
+
+    def run(self, job: Job, key: bytes = b"") -> Answer:
+        """At once: the work begins when the answer is looked at. With a key it is kept under it."""
+        if self._coordinator is None:
+            raise TypeError("an engine without a coordinator finishes no SQL")
+        rounds = [
+            self._round(self._coordinator, job, segments, is_first=n == 0)
+            for n, segments in enumerate(job.stretches(self._first_bytes))
+        ]
+        wanted = job.finish.rounds
+        answer = InRounds(rounds, wanted.offset, wanted.limit) if wanted else InRounds(rounds)
+        terms = RowTerms(self._coordinator.limits, job.before, job.options.text, self.clock)
+        return RowAnswer(answer, terms, self._results if key else None, key)
+
+    def _explained(self, organization: UUID, plan: Plan, options: Options) -> Answer:
+        measured = options.explain is Explain.ANALYZE
+        plain = replace(options, explain=Explain.NO)
+        if isinstance(plan.finish, SqlFinish):
+            job = self._job(organization, plan, plain)
+            lines = explained_lines(plan, job.picks, len(job.stretches(self._first_bytes)))
+            return Explained(lines, job.before, self.run(job) if measured else None)
+        picks = [self.pick(organization, leaf, plain) for leaf in plan.leaves]
+        lines, before = explained_lines(plan, picks, 1), total(pick.account for pick in picks)
+        return Explained(lines, before, self.answer(organization, plan, plain) if measured else None)
+
+    def _job(self, organization: UUID, plan: Plan, options: Options) -> Job:
+        if not isinstance(plan.finish, SqlFinish):
+            raise TypeError(f"{plan.finish} is not SQL")
+        began = self.clock()
+        picks = self.picks(organization, plan.scans, options.now_ns)
+        seconds = {"plan": options.planned, "pick": self.clock() - began}
+        warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
+        before = replace(total(pick.account for pick in picks), seconds=seconds, warnings=warnings)
+        return Job(organization, plan, plan.finish, picks, options, before)
+
+    def picks(self, organization: UUID, scans: Sequence[Scan], now_ns: int) -> tuple[Pick, ...]:
         """Scans over the same range read the same segments, also when a compaction commits in between."""
         picked: dict[Any, Pick] = {}
         for scan in scans:
-            asked = (scan.signal, scan.time, scan.conditions)
-            if asked not in picked:
-                picked[asked] = self._segments.pick(organization, scan, now_ns)
+            same = (scan.signal, scan.time, scan.conditions)
+            if same not in picked:
+                picked[same] = self.segments.pick(organization, scan, now_ns)
         return tuple(picked[scan.signal, scan.time, scan.conditions] for scan in scans)
 
-    def _round(self, job: Job, segments: Sequence[Sequence[Segment]], *, is_first: bool) -> Round:
+    def _round(
+        self, coordinator: Coordinator, job: Job, segments: Sequence[Sequence[Segment]], *, is_first: bool
+    ) -> Round:
         """Later rounds are begun before they are read, and several leaves are read one after the other: their rows wait
         on disk, so that no worker waits and keeps others from its slots."""
-        how = replace(self._gathering, partial=job.partial, ahead=not is_first or len(job.plan.leaves) > 1)
-        feeds = {
-            leaf.scan.relation: Feed(Gather(job.organization, leaf, picked, self._workers, how), self._clock)
+        ahead = not is_first or len(job.plan.leaves) > 1
+        how = replace(self._gathering, partial=job.options.partial, ahead=ahead)
+        gathers = {
+            leaf.scan.relation: RowGather(job.organization, leaf, picked, self.workers, how, self.clock)
             for leaf, picked in zip(job.plan.leaves, segments, strict=True)
         }
-        count = sum(map(len, segments))
-        if job.plan.passes:
-            (feed,) = feeds.values()
-            return Round(feed, feed, count)
-        fed = Feeds(feeds)
-        return Round(self._coordinator.run(job.organization, job.plan.sql, fed), fed, count)
+        leaves, count = Leaves(gathers), sum(map(len, segments))
+        if job.finish.passes:
+            (rows,) = gathers.values()
+            return Round(rows, leaves, count)
+        return Round(coordinator.run(job.organization, job.finish.sql, leaves), leaves, count)
+
+
+FINISHES: Mapping[type[Finish], Callable[[Engine, UUID, Plan, Options], Any]] = {
+    SqlFinish: Engine.answer_rows,
+    SeriesFinish: Engine.answer_series,
+    Collect: Engine.collect,
+}

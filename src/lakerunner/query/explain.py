@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lakerunner.model.plural import plural
-from lakerunner.plan.explain import plan_lines, time_range_text
-from lakerunner.plan.sql import SqlPlan
+from lakerunner.plan.explain import plan_lines
+from lakerunner.plan.plan import Plan, SqlFinish
+from lakerunner.plan.text import time_range_text
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.known_segments import Pick
@@ -48,11 +49,11 @@ class Explained:
             self._measured.close()
 
 
-def explained_lines(plan: SqlPlan, picks: Sequence[Pick], rounds: int) -> list[str]:
+def explained_lines(plan: Plan, picks: Sequence[Pick], rounds: int) -> list[str]:
     """`picks` are those of the plan's leaves."""
-    known = {leaf.scan.relation: _picked(pick) for leaf, pick in zip(plan.leaves, picks, strict=True)}
-    if plan.rounds:
-        known[plan.leaves[0].scan.relation].append(f"rounds {rounds}")
+    known = {leaf: _picked(pick) for leaf, pick in zip(plan.leaves, picks, strict=True)}
+    if isinstance(plan.finish, SqlFinish) and plan.finish.rounds:
+        known[plan.leaves[0]].append(f"rounds {rounds}")
     return plan_lines(plan, known)
 
 

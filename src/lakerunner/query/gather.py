@@ -1,23 +1,27 @@
-"""The rows of one leaf, worked out by many workers: units handed out, rows gathered, the lost taken over.
+"""What many workers make of one leaf: units handed out, results gathered, the lost taken over.
 
-What always holds: every row of every unit is handed on once, or the reader ends with an error, or the account names the
-segments as missing. Rows of a steady leaf are handed on as they come; a unit taken over in the middle is run again and
-what was handed on of it is skipped. Rows of other leaves wait until their unit has ended.
+What always holds: every result of every unit is handed on once, or the gathering ends with an error, or the account
+names the segments as missing. Rows of a steady operator are handed on as they come; a unit taken over in the middle is
+run again and what was handed on of it is skipped. Other results wait until their unit has ended.
 
 A worker that was lost is not asked again, a unit goes to each worker once at most. If the object store is away from a
 worker, one other is tried. A segment that is damaged or absent is nobody's fault: no other worker is tried, and for a
-partial answer the unit is halved until the bad segment is alone.
+partial answer the unit is run again without it. What cannot be read for a partial answer is named once, however many
+units wanted it.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from time import monotonic
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pyarrow as pa
@@ -25,70 +29,93 @@ import pyarrow as pa
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Lost, Unavailable, UserError
 from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
+from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.sql import Leaf
+from lakerunner.plan.plan import ALL, Cut, Leaf, Shard
+from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
 from lakerunner.query.assign import UnitSize, assign, ranked
 from lakerunner.query.failures import EngineError, cancelled
 from lakerunner.query.inflow import Inflow, Queued, Spool, Spooled, Stopped
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.unit import Unit
 from lakerunner.query.workers import Worker, Workers
+from lakerunner.series.operator import SeriesOperator
+from lakerunner.series.pieces import Piece
 
+PART_ROWS = 4_000_000  # of the picked segments: more are cut into parts, whoever works them out
+_PARTS = 16
 _AT_ONCE = 32
 _AT_ONCE_PER_WORKER = 2  # one is fetched or sent while the other is computed
 _CLOSE_SECONDS = 1.0
 _ANY_SEGMENT = UUID(int=0)
 _logger = logging.getLogger("lakerunner.query.gather")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Gathering:
-    """How a query's rows are gathered. `partial`: segments that cannot be read are named as missing in the account;
-    otherwise they are an error. `ahead`: the work may be started long before its rows are read, or be one of several
-    that are read one after the other; its rows wait on disk, so that no worker waits for the reader."""
+    """How the results of a query are gathered. `partial`: segments that cannot be read are named as missing in the
+    account; otherwise they are an error. `ahead`: the work may be started long before its rows are read, or be one of
+    several that are read one after the other; its rows wait on disk, so that no worker waits for the reader.
+    `part_rows`: of how many rows a part of the series or traces is, so that the same rows are always cut in the same
+    way, whoever works them out."""
 
     partial: bool = False
     ahead: bool = False
     size: UnitSize = field(default_factory=UnitSize)
     spool: Spool = field(default_factory=Spool)
+    part_rows: int = PART_ROWS
+    most_parts: int = _PARTS
 
 
 @dataclass(eq=False)
 class _Task:
-    """One unit, by whom it is done, and how far it got. `handed` rows are with the reader."""
+    """One unit, by whom it is done, and how far it got. `handed` rows are with the reader. `number`: its place among
+    the units of the leaf."""
 
     worker: str
     segments: tuple[Segment, ...]
+    shard: Shard = ALL
+    number: int = 0
     tried: set[str] = field(default_factory=set)
     handed: int = 0
     store_was_away: bool = False
 
     def ranked(self, workers: Mapping[str, Worker]) -> list[str]:
-        return ranked(self.segments[0].id if self.segments else _ANY_SEGMENT, workers)
+        """Units over the same segments fall to one worker after the other, to the same ones every time."""
+        names = ranked(self.segments[0].id if self.segments else _ANY_SEGMENT, workers)
+        first = self.shard.number % len(names)
+        return names[first:] + names[:first]
 
-    def missing(self, error: Exception) -> Missing:
-        time = TimeRange(min(s.time.start_ns for s in self.segments), max(s.time.end_ns for s in self.segments))
-        reason = f"broke off after {plural(self.handed, 'row')}: {error}" if self.handed else str(error)
-        return Missing(len(self.segments), time, reason)
+    def without(self, segment: Segment) -> _Task:
+        if segment not in self.segments:
+            return self
+        return replace(self, segments=tuple(one for one in self.segments if one != segment), tried=set())
 
     def halves(self) -> list[_Task]:
         middle = len(self.segments) // 2
         return [_Task(self.worker, part) for part in (self.segments[:middle], self.segments[middle:])]
 
 
-class Gather:
+class Gather(ABC):
     """One leaf over its segments. One thread reads it; the rest is for any thread."""
 
     def __init__(
-        self, organization: UUID, leaf: Leaf, segments: Sequence[Segment], workers: Workers, how: Gathering
+        self,
+        organization: UUID,
+        leaf: Leaf,
+        segments: Sequence[Segment],
+        workers: Workers,
+        how: Gathering,
+        tiles: Tiles | None = None,
     ) -> None:
         self._organization = organization
         self._leaf = leaf
         self._segments = segments
+        self._tiles = tiles or {}
         self._known = workers
         self._how = how
-        self._inflow: Inflow = Spooled(how.spool) if how.ahead else Queued()
         self._state = Condition()
         self._workers: dict[str, Worker] = {}
         self._lost: dict[str, str] = {}
@@ -96,7 +123,7 @@ class Gather:
         self._running: dict[_Task, Answer | None] = {}
         self._busy: Counter[str] = Counter()
         self._account = Account()
-        self._schema: pa.Schema | None = None
+        self._missing: set[UUID] = set()
         self._failure: Exception | None = None
         self._started = self._ended = self._closed = False
 
@@ -126,18 +153,8 @@ class Gather:
             if not self._workers:
                 self._fail(Unavailable("no query workers available (setting `workers`)"))
                 return
-            shares = assign(self._segments, list(self._workers), self._how.size)
-            self._pending = [_Task(share.worker, share.segments) for share in shares]
+            self._pending = self._tasks()
             self._dispatch()
-
-    def reader(self) -> pa.RecordBatchReader:
-        """Once: the rows of all units, as they come; what went wrong is raised from it. Starts the work."""
-        self.start()
-        with self._state:
-            self._state.wait_for(lambda: self._schema is not None or self._failure is not None or self._closed)
-            if self._failure or self._schema is None:
-                raise self._failure or cancelled()
-            return pa.RecordBatchReader.from_batches(self._schema, self._batches())
 
     def close(self) -> None:
         """Stop what still runs, from any thread, and wait for that a second at most. Closing twice is fine."""
@@ -146,14 +163,22 @@ class Gather:
             self._pending.clear()
             answers = [answer for answer in self._running.values() if answer is not None]
             self._state.notify_all()
-        self._inflow.close()
+        self._stop()
         _close_all(answers)
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._inflow
-        with self._state:
-            if self._failure or self._closed or not self._ended:
-                raise self._failure or cancelled()
+    # What becomes of results
+
+    @abstractmethod
+    def _hand_on(self, task: _Task, answer: Answer) -> None:
+        """Take the results of a unit, in its thread."""
+
+    @abstractmethod
+    def _end(self) -> bool:
+        """All units have ended, with the lock held. Whether that was all; False if a unit was added."""
+
+    @abstractmethod
+    def _stop(self) -> None:
+        """No more results are wanted."""
 
     # One unit, in its thread
 
@@ -178,17 +203,184 @@ class Gather:
             self._dispatch()
 
     def _attempt(self, task: _Task) -> Account:
-        answer = self._workers[task.worker].run(WorkUnit(self._organization, self._leaf, task.segments))
+        unit = Unit(self._organization, self._leaf, task.segments, task.shard, self._tiles)
+        answer = self._workers[task.worker].run(unit)
         with closing(answer):
             with self._state:
                 if self._closed:
                     raise Stopped
                 self._running[task] = answer
-            self._agree(answer.schema, task.worker)
-            for batch in self._unseen(task, answer) if self._leaf.steady else self._whole(answer):
-                self._inflow.put(batch)
-                task.handed += batch.num_rows
+            self._hand_on(task, answer)
         return answer.account
+
+    # With the lock held
+
+    def _tasks(self) -> list[_Task]:
+        if self._leaf.cut is Cut.SEGMENTS:
+            shares = assign(self._segments, list(self._workers), self._how.size)
+            return [_Task(share.worker, share.segments, number=n) for n, share in enumerate(shares)]
+        rows = sum(segment.rows for segment in self._segments)
+        parts = max(1, min(self._how.most_parts, rows // self._how.part_rows))
+        segments = tuple(self._segments)
+        tasks = [_Task("", segments, Shard(number, parts), number) for number in range(parts if segments else 0)]
+        for task in tasks:
+            task.worker = task.ranked(self._workers)[0]
+        return tasks
+
+    def _dispatch(self) -> None:
+        """Start what may be started; when nothing is left, that was all."""
+        for task in list(self._pending) if self._failure is None else ():
+            if len(self._running) >= _AT_ONCE:
+                return
+            if self._busy[task.worker] < _AT_ONCE_PER_WORKER:
+                self._pending.remove(task)
+                self._running[task] = None
+                self._busy[task.worker] += 1
+                Thread(target=self._work, args=(task,), name=f"gather {task.worker}", daemon=True).start()
+        if self._running or self._pending or self._failure:
+            return
+        self._ended = self._end()
+        self._state.notify_all()
+
+    def _settle(self, task: _Task, error: Exception) -> None:
+        """After an attempt that failed: another worker, the unit without a segment, a gap in the answer, or the end."""
+        task.tried.add(task.worker)
+        if isinstance(error, Lost):
+            self._lose(task, error)
+        elif isinstance(error, Busy):
+            self._pass_on(task, error)
+        elif isinstance(error, Unavailable) and not task.store_was_away and self._others(task):
+            task.store_was_away = True
+            self._pass_on(task, error)
+        elif not self._how.partial or not isinstance(error, Unavailable | Corrupt) or not task.segments:
+            self._fail(error)
+        else:
+            self._do_without(task, error)
+
+    def _do_without(self, task: _Task, error: Unavailable | Corrupt) -> None:
+        """Name what cannot be read as missing, and go on with what can."""
+        damaged = [one for one in task.segments if isinstance(error, Corrupt) and one.id == error.segment]
+        if damaged and not task.handed:
+            self._miss(damaged, task, error)
+            # Units by parts of the series share their segments: those that wait need not find it out again.
+            self._pending = [one for other in (task, *self._pending) if (one := other.without(damaged[0])).segments]
+        elif isinstance(error, Corrupt) and self._is_divisible(task):
+            self._pending[:0] = task.halves()
+        else:
+            self._miss(task.segments, task, error)
+
+    def _is_divisible(self, task: _Task) -> bool:
+        """Whether the halves of a unit's segments may be worked out apart, and nothing of it was handed on."""
+        return self._leaf.cut is Cut.SEGMENTS and len(task.segments) > 1 and not task.handed
+
+    def _miss(self, segments: Sequence[Segment], task: _Task, error: Exception) -> None:
+        new = [one for one in segments if one.id not in self._missing]
+        if not new:
+            return
+        self._missing.update(one.id for one in new)
+        time_range = TimeRange(min(s.time.start_ns for s in new), max(s.time.end_ns for s in new))
+        reason = f"broke off after {plural(task.handed, 'row')}: {error}" if task.handed else str(error)
+        self._account += Account(missing=(Missing(len(new), time_range, reason),))
+
+    def _lose(self, task: _Task, error: Lost) -> None:
+        self._lost[task.worker] = str(error)
+        gone = Unavailable(f"no query worker is reachable: {'; '.join(self._lost.values())}")
+        orphans = [one for one in self._pending if one.worker == task.worker]
+        self._pending = [one for one in self._pending if one.worker != task.worker]
+        for one in (*reversed(orphans), task):
+            self._pass_on(one, gone)
+
+    def _pass_on(self, task: _Task, error: LakerunnerError) -> None:
+        others = self._others(task)
+        if not others:
+            self._fail(error)
+            return
+        task.worker = others[0]
+        self._pending.insert(0, task)
+
+    def _others(self, task: _Task) -> list[str]:
+        out = task.tried | self._lost.keys()
+        return [name for name in task.ranked(self._workers) if name not in out]
+
+    def _fail(self, error: Exception) -> None:
+        operator = self._leaf.operator
+        if type(error) is UserError and isinstance(operator, SqlRows):
+            # Of a worker elsewhere: its position is one in the leaf's SQL.
+            error = EngineError(error.message, error.position, operator.sql)
+        self._failure = self._failure or error
+        self._pending.clear()
+        self._state.notify_all()
+        self._stop()
+        Thread(target=_close_all, args=([one for one in self._running.values() if one],), daemon=True).start()
+
+
+class RowGather(Gather):
+    """The rows of a leaf, for one reader, as they come: an Answer (query/answer.py) where nothing is to be added."""
+
+    def __init__(
+        self,
+        organization: UUID,
+        leaf: Leaf,
+        segments: Sequence[Segment],
+        workers: Workers,
+        how: Gathering,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(organization, leaf, segments, workers, how)
+        self._inflow: Inflow = Spooled(how.spool) if how.ahead else Queued()
+        self._schema: pa.Schema | None = None
+        self._clock = clock
+        self._waited = 0.0
+
+    @property
+    def account(self) -> Account:
+        return super().account + Account(seconds={"gather": self._waited})
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Starts the work, and waits for the first columns."""
+        self.start()
+        with self._state:
+            self._timed(
+                lambda: self._state.wait_for(
+                    lambda: self._schema is not None or self._failure is not None or self._closed
+                )
+            )
+            if self._failure or self._closed or self._schema is None:
+                raise self._failure or cancelled()
+            return self._schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Once: the rows of all units; what went wrong is raised from it."""
+        _, rows = self.schema, iter(self._inflow)
+        while (batch := self._timed(lambda: next(rows, None))) is not None:
+            yield batch
+        with self._state:
+            if self._failure or self._closed or not self._ended:
+                raise self._failure or cancelled()
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Once: the same rows, for DuckDB."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def _hand_on(self, task: _Task, answer: Answer) -> None:
+        self._agree(answer.schema, task.worker)
+        for batch in self._unseen(task, answer) if self._leaf.operator.steady else self._whole(answer):
+            self._inflow.put(batch)
+            task.handed += batch.num_rows
+
+    def _end(self) -> bool:
+        if self._schema is None:  # without segments, or none could be read: the columns are wanted all the same
+            nothing = _Task("", ())
+            nothing.worker = self._others(nothing)[0]
+            self._pending.append(nothing)
+            self._dispatch()
+            return False
+        self._inflow.end()
+        return True
+
+    def _stop(self) -> None:
+        self._inflow.close()
 
     def _agree(self, schema: pa.Schema, worker: str) -> None:
         with self._state:
@@ -223,74 +415,53 @@ class Gather:
             kept.end()
             yield from kept
 
-    # With the lock held
+    def _timed(self, step: Callable[[], T]) -> T:
+        began = self._clock()
+        try:
+            return step()
+        finally:
+            self._waited += self._clock() - began
 
-    def _dispatch(self) -> None:
-        """Start what may be started; when nothing is left, that was all."""
-        for task in list(self._pending) if self._failure is None else ():
-            if len(self._running) >= _AT_ONCE:
-                return
-            if self._busy[task.worker] < _AT_ONCE_PER_WORKER:
-                self._pending.remove(task)
-                self._running[task] = None
-                self._busy[task.worker] += 1
-                Thread(target=self._work, args=(task,), name=f"gather {task.worker}", daemon=True).start()
-        if self._running or self._pending or self._failure:
-            return
-        if self._schema is None:  # without segments, or none could be read: the columns are wanted all the same
-            nothing = _Task("", ())
-            nothing.worker = self._others(nothing)[0]
-            self._pending.append(nothing)
-            self._dispatch()
-            return
-        self._ended = True
-        self._inflow.end()
 
-    def _settle(self, task: _Task, error: Exception) -> None:
-        """After an attempt that failed: another worker, the halves, a gap in the answer, or the end."""
-        task.tried.add(task.worker)
-        if isinstance(error, Lost):
-            self._lose(task, error)
-        elif isinstance(error, Busy):
-            self._pass_on(task, error)
-        elif isinstance(error, Unavailable) and not task.store_was_away and self._others(task):
-            task.store_was_away = True
-            self._pass_on(task, error)
-        elif not self._how.partial or not isinstance(error, Unavailable | Corrupt) or not task.segments:
-            self._fail(error)
-        elif isinstance(error, Corrupt) and len(task.segments) > 1 and not task.handed:
-            self._pending[:0] = task.halves()
-        else:
-            self._account += Account(missing=(task.missing(error),))
+class PieceGather(Gather):
+    """The pieces of a leaf on series, all of them, in the order of its units: what is folded depends on that order."""
 
-    def _lose(self, task: _Task, error: Lost) -> None:
-        self._lost[task.worker] = str(error)
-        gone = Unavailable(f"no query worker is reachable: {'; '.join(self._lost.values())}")
-        orphans = [one for one in self._pending if one.worker == task.worker]
-        self._pending = [one for one in self._pending if one.worker != task.worker]
-        for one in (*reversed(orphans), task):
-            self._pass_on(one, gone)
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._pieces: dict[int, list[Piece]] = {}
+        self._points = 0
 
-    def _pass_on(self, task: _Task, error: LakerunnerError) -> None:
-        others = self._others(task)
-        if not others:
-            self._fail(error)
-            return
-        task.worker = others[0]
-        self._pending.insert(0, task)
+    def pieces(self) -> list[Piece]:
+        """Once, blocking. Raises what went wrong."""
+        self.start()
+        with self._state:
+            self._state.wait_for(lambda: self._ended or self._failure is not None or self._closed)
+            if self._failure or self._closed:
+                raise self._failure or cancelled()
+            return [piece for number in sorted(self._pieces) for piece in self._pieces[number]]
 
-    def _others(self, task: _Task) -> list[str]:
-        out = task.tried | self._lost.keys()
-        return [name for name in task.ranked(self._workers) if name not in out]
+    def _hand_on(self, task: _Task, answer: Answer) -> None:
+        operator = self._leaf.operator
+        pieces: list[Piece] = []
+        try:
+            for piece in answer:
+                pieces.append(piece)
+                with self._state:
+                    self._points += piece.points
+                if isinstance(operator, SeriesOperator):
+                    operator.check_points(self._points)
+        except BaseException:  # another begins again
+            with self._state:
+                self._points -= sum(piece.points for piece in pieces)
+            raise
+        with self._state:
+            self._pieces[task.number] = pieces
 
-    def _fail(self, error: Exception) -> None:
-        if type(error) is UserError:  # of a worker elsewhere: its position is one in the leaf's SQL
-            error = EngineError(error.message, error.position, self._leaf.sql)
-        self._failure = self._failure or error
-        self._pending.clear()
-        self._state.notify_all()
-        self._inflow.close()
-        Thread(target=_close_all, args=([one for one in self._running.values() if one],), daemon=True).start()
+    def _end(self) -> bool:
+        return True
+
+    def _stop(self) -> None:
+        """Nothing waits."""
 
 
 def _close_all(answers: Sequence[Answer]) -> None:

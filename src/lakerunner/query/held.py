@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from lakerunner.model.errors import Unavailable
+import pyarrow as pa
+
+from lakerunner.model.errors import Corrupt, Unavailable
+from lakerunner.model.segment import Segment
 from lakerunner.query.account import Account
 from lakerunner.query.footers import Footer
 
@@ -35,3 +39,17 @@ class Held:
     files: Mapping[UUID, HeldFile]
     footers: Mapping[UUID, Footer]
     account: Account
+
+
+@contextmanager
+def explained(segment: Segment) -> Iterator[None]:
+    """Raise what goes wrong inside as Corrupt that names the segment: a partial answer leaves that one out."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, IndexError, Corrupt) as error:
+        if isinstance(error, Corrupt) and error.segment:
+            raise
+        text = str(error)
+        damaged = Corrupt(text if segment.path in text else f"{segment.path}: {text}")
+        damaged.segment = segment.id
+        raise damaged from error

@@ -5,7 +5,7 @@ Which attributes there are is taken from the columns of segments, which the inde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -16,25 +16,19 @@ from lakerunner.model.signal import SCOPES
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
+from lakerunner.query.answer import FixedAnswer
 
 DAY_NS = 24 * HOUR_NS
 _MOST_ATTRIBUTES = 1_000
 
 
-class Listed:
-    """An Answer (query/answer.py)."""
-
-    def __init__(self, listing: Listing, attributes: Iterable[tuple[str, ...]] = (), account: Account | None = None):
-        self.schema = pa.schema([(name, pa.string()) for name in listing.columns()])
-        self._rows = [*listing.rows(), *attributes]
-        self.account = account or Account()
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        columns = [pa.array(column, pa.string()) for column in zip(*self._rows, strict=True)]
-        yield pa.record_batch(columns, schema=self.schema)
-
-    def close(self) -> None:
-        """Nothing is held."""
+def listed_answer(
+    listing: Listing, attributes: Iterable[tuple[str, ...]] = (), account: Account | None = None
+) -> FixedAnswer:
+    schema = pa.schema([(name, pa.string()) for name in listing.columns()])
+    rows = [*listing.rows(), *attributes]
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return FixedAnswer(schema, iter([pa.record_batch(columns, schema=schema)]), account or Account())
 
 
 def newest(listing: Listing, now_ns: int) -> Scan:

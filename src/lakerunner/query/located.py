@@ -8,17 +8,13 @@ only if there is one place that can be meant; no name of a scan's relation or of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-import pyarrow as pa
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from lakerunner.lakeql.dialect import DIALECT
 from lakerunner.lakeql.source import Source
 from lakerunner.model.errors import Position, UserError
-from lakerunner.query.account import Account
-from lakerunner.query.answer import Answer
 from lakerunner.query.failures import EngineError
 from lakerunner.query.remedies import with_remedy
 
@@ -31,34 +27,6 @@ _COLUMNS = {"resource_attributes": "resource_attrs", "scope_attributes": "scope_
 _GROUPED = re.compile(r"column (.+?) must appear in the GROUP BY clause or (?:be used|must be part).*", re.S)
 _NO_FUNCTION = re.compile(r"No function matches the given name and argument types '(.+?)\((.*?)\)'\..*", re.S)
 _NO_CHOICE = re.compile(r'Could not choose a best candidate function for the function call "(.+?)\((.*?)\)".*', re.S)
-
-
-class Located:
-    """An Answer (query/answer.py) to `text`, whose errors are as this module states."""
-
-    def __init__(self, answer: Answer, text: str) -> None:
-        self._answer = answer
-        self._text = text
-
-    @property
-    def schema(self) -> pa.Schema:
-        try:
-            return self._answer.schema
-        except EngineError as error:
-            raise located(error, self._text) from None
-
-    @property
-    def account(self) -> Account:
-        return self._answer.account
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self._answer
-        except EngineError as error:
-            raise located(error, self._text) from None
-
-    def close(self) -> None:
-        self._answer.close()
 
 
 def located(error: EngineError, text: str) -> UserError:

@@ -18,14 +18,13 @@ import pyarrow as pa
 
 from lakerunner.model.segment import Segment
 from lakerunner.plan.spark import SparkPlan
-from lakerunner.plan.sql import Leaf
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled
 from lakerunner.query.running import Running, Work
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
 from lakerunner.query.scan import empty_sql
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.unit_segments import own_segments
 
 
 class SparkRun(Protocol):
@@ -60,17 +59,15 @@ class Outgrown:
         warnings: frozenset[str] = frozenset(),
     ) -> SparkAnswer:
         """At once: the work begins when the answer is looked at."""
-        # A unit refuses segments that are not the organization's own.
-        leaves = [Leaf(scan, "") for scan in plan.scans]
-        units = [WorkUnit(organization, leaf, tuple(picked)) for leaf, picked in zip(leaves, segments, strict=True)]
-        read = sum(len(unit.segments) for unit in units)
+        own = [own_segments(organization, *one) for one in zip((s.signal for s in plan.scans), segments, strict=True)]
+        read = sum(map(len, own))
         bind = Work(plan.sql, views={scan.relation: empty_sql(scan) for scan in plan.scans}, bind=True)
 
         def open_(held: ExitStack) -> tuple[Sandbox, Work]:
             return self._sandboxes.lend(held, organization), bind
 
         bound = Running(self._sandboxes, open_, self._sandboxes.limits, _Nothing())
-        run = self._spark.start(organization, plan, [unit.segments for unit in units])
+        run = self._spark.start(organization, plan, own)
         account = Account(considered=read, read=read, workers={"spark": read}, warnings=warnings)
         return SparkAnswer(run, bound, account)
 

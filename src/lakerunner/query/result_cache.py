@@ -20,14 +20,14 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.model.segment import Segment
-from lakerunner.plan.sql import SqlPlan
+from lakerunner.plan.plan import Plan
 from lakerunner.query.account import Account
-from lakerunner.query.answer import Answer
+from lakerunner.query.answer import Answer, FixedAnswer
 
 _SHARE = 8  # of all that is kept, for one answer
 
 
-def result_key(organization: UUID, plan: SqlPlan, segments: Sequence[Sequence[Segment]]) -> bytes:
+def result_key(organization: UUID, plan: Plan, segments: Sequence[Sequence[Segment]]) -> bytes:
     """`segments` are those of each leaf."""
     ids = [[str(segment.id) for segment in leaf] for leaf in segments]
     return blake2b(repr((organization, plan, ids)).encode(), digest_size=32).digest()
@@ -70,11 +70,24 @@ class ResultCache:
         # What it took was taken once: whoever gets it again fetches and runs nothing.
         free = replace(result.account, bytes_fetched=0, bytes_cached=0, workers={}, from_cache=True)
         now = replace(free, seconds=before.seconds, degraded=before.degraded, warnings=before.warnings)
-        return _Kept(result.data, now)
+        rows = pa.ipc.open_stream(result.data)
+        return FixedAnswer(rows.schema, iter(rows), now)
 
-    def keeping(self, key: bytes, answer: Answer) -> Answer:
-        """The same answer, which is kept when it has been read to its end."""
-        return _Keeping(self, key, answer)
+    def keep(
+        self, key: bytes, schema: pa.Schema, batches: Iterator[pa.RecordBatch], account: Callable[[], Account]
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the batches on; when they have been read to the end, they are kept."""
+        sink: pa.BufferOutputStream | None = pa.BufferOutputStream()
+        writer = pa.ipc.new_stream(sink, schema)
+        for batch in batches:
+            if sink is not None:
+                writer.write_batch(batch)
+                if sink.tell() > self.max_bytes // _SHARE:
+                    sink = writer = None
+            yield batch
+        if sink is not None:
+            writer.close()
+            self.put(key, sink.getvalue(), account())
 
     def put(self, key: bytes, data: pa.Buffer, account: Account) -> None:
         if len(data) > self.max_bytes // _SHARE or not account.complete or account.degraded:
@@ -89,50 +102,3 @@ class ResultCache:
 
     def _forget(self, key: bytes) -> None:
         self._size -= len(self._results.pop(key).data)
-
-
-class _Keeping:
-    def __init__(self, cache: ResultCache, key: bytes, answer: Answer) -> None:
-        self._cache = cache
-        self._key = key
-        self._answer = answer
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._answer.schema
-
-    @property
-    def account(self) -> Account:
-        return self._answer.account
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        sink: pa.BufferOutputStream | None = pa.BufferOutputStream()
-        writer = pa.ipc.new_stream(sink, self._answer.schema)
-        for batch in self._answer:
-            if sink is not None:
-                writer.write_batch(batch)
-                if sink.tell() > self._cache.max_bytes // _SHARE:
-                    sink = writer = None
-            yield batch
-        if sink is not None:
-            writer.close()
-            self._cache.put(self._key, sink.getvalue(), self.account)
-
-    def close(self) -> None:
-        self._answer.close()
-
-
-class _Kept:
-    def __init__(self, data: pa.Buffer, account: Account) -> None:
-        self._rows = pa.ipc.open_stream(data)
-        self.account = account
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._rows.schema
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        yield from self._rows
-
-    def close(self) -> None:
-        """Nothing goes on."""

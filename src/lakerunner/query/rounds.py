@@ -15,26 +15,26 @@ import pyarrow as pa
 
 from lakerunner.query.account import Account, total
 from lakerunner.query.answer import Answer
+from lakerunner.query.coordinate import Leaves
 from lakerunner.query.failures import cancelled
-from lakerunner.query.feed import Feed, Feeds
 
 _AHEAD = 2
 
 
 @dataclass(frozen=True)
 class Round:
-    """The answer over one stretch, what feeds it, and of how many segments."""
+    """The answer over one stretch, the rows of leaves that it is made of, and of how many segments."""
 
     answer: Answer
-    fed: Feed | Feeds
+    leaves: Leaves
     segments: int
 
     def start(self) -> None:
-        self.fed.start()
+        self.leaves.start()
 
     def close(self) -> None:
-        """What feeds it first: the answer may be waiting for that."""
-        self.fed.close()
+        """The leaves first: the answer may be waiting for them."""
+        self.leaves.close()
         self.answer.close()
 
 

@@ -10,7 +10,7 @@ query/sandbox/macros.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -23,7 +23,6 @@ from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SCOPES, signal_named
 from lakerunner.plan.scan import Attribute, Scan, attribute_column, id_column
 from lakerunner.query.held import NO_END, HeldFile
-from lakerunner.query.unit import WorkUnit
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
 _TEXT_OF = {
@@ -81,19 +80,21 @@ class _Alike:
     rows: tuple[tuple[int, int], ...] | None
 
 
-def relation_sql(unit: WorkUnit, files: Mapping[UUID, HeldFile]) -> str:
-    """The SELECT that gives what the scan states, of a steady leaf in the order of the segments."""
-    projections = Projections(unit.leaf.scan)
-    there = [one for one in unit.segments if one.id in files]
+def relation_sql(
+    scan: Scan, segments: Sequence[Segment], files: Mapping[UUID, HeldFile], *, in_order: bool = True
+) -> str:
+    """Return the SELECT that gives what the scan states; `in_order`: in the order of the segments."""
+    projections = Projections(scan)
+    there = [one for one in segments if one.id in files]
     held = [(_Alike(projections.of(one), files[one.id].rows), files[one.id]) for one in there]
-    if not unit.leaf.steady:
+    if not in_order:
         first = {alike: n for n, alike in enumerate(dict.fromkeys(alike for alike, _ in held))}
         held.sort(key=lambda one: first[one[0]])
     selects = [
         _select(alike.outputs.listed) + _from([str(file.path) for _, file in run], alike.rows)
         for alike, run in groupby(held, lambda one: one[0])
     ]
-    return "\nUNION ALL\n".join(selects) if selects else empty_sql(unit.leaf.scan)
+    return "\nUNION ALL\n".join(selects) if selects else empty_sql(scan)
 
 
 class Projections:

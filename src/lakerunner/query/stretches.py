@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.sql import Rounds
+from lakerunner.plan.plan import Rounds
 
 Stretch = tuple[Segment, ...]
 

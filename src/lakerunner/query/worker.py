@@ -1,30 +1,32 @@
-"""Works units of work out: SQL in a sandbox that reaches nothing but the unit's segments, PromQL in this process."""
+"""Works units out: rows by SQL in a sandbox that reaches nothing but the unit's segments, series in this process."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from threading import Event
 
-from lakerunner.promql.functions import FUNCTIONS
+import pyarrow as pa
+
+from lakerunner.plan.operator import RowOperator
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.held import Vanished
-from lakerunner.query.metrics.run import MetricsRunning
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.query.metrics.unit import MetricsUnit
+from lakerunner.query.metrics.unit_series import UnitSeries
 from lakerunner.query.running import Running, Work
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox
 from lakerunner.query.scan import relation_sql
 from lakerunner.query.slots import Slots
-from lakerunner.query.unit import WorkUnit
-from lakerunner.query.units import Unit
+from lakerunner.query.unit import Unit
+from lakerunner.series.operator import SeriesOperator
+from lakerunner.series.pieces import SCHEMA, Piece
 
 
 def units_at_once(setting: int) -> int:
@@ -47,33 +49,41 @@ class QueryWorker:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.slots = slots or Slots(units_at_once(0))
+        self.metrics = metrics or MetricSegments(cache)
         self._cache = cache
         self._limits = limits or sandboxes.limits
         self._sandboxes = sandboxes
         self._clock = clock
-        self._metrics = metrics or MetricSegments(cache)
 
     def run(self, unit: Unit) -> Answer:
         """At once: the work begins when the answer is looked at."""
-        if isinstance(unit, MetricsUnit):
-            return MetricsRunning(unit, self._metrics, self.slots, FUNCTIONS, self._clock)
-        work = _Work(self, unit)
+        operator = unit.leaf.operator
+        if isinstance(operator, SeriesOperator):
+            return SeriesRunning(self, unit, operator)
+        if isinstance(operator, RowOperator):
+            return RowsRunning(self, unit, operator)
+        raise TypeError(f"operator {operator.name} takes {operator.input}, which no worker has")
+
+    def rows(self, unit: Unit, operator: RowOperator) -> Running:
+        """Return the rows that DuckDB gives the operator."""
+        work = _Work(self, unit, operator)
         return Running(self._sandboxes, work.open, self._limits, work)
 
-    def begin(self, unit: WorkUnit, held: ExitStack) -> tuple[Sandbox, Work, Account]:
+    def begin(self, unit: Unit, operator: RowOperator, held: ExitStack) -> tuple[Sandbox, Work, Account]:
         """A sandbox with the unit's files, what it has to do, and what it took to get so far."""
         try:
-            return self._begin(unit, held)
+            return self._begin(unit, operator, held)
         except Vanished:
-            return self._begin(unit, held)
+            return self._begin(unit, operator, held)
 
-    def _begin(self, unit: WorkUnit, held: ExitStack) -> tuple[Sandbox, Work, Account]:
+    def _begin(self, unit: Unit, operator: RowOperator, held: ExitStack) -> tuple[Sandbox, Work, Account]:
         scan = unit.leaf.scan
         began = self._clock()
         files = held.enter_context(self._cache.hold_checked(scan, unit.segments))
         fetched = self._clock()
         sandbox = self._sandboxes.lend(held, unit.organization)
-        work = Work(unit.leaf.sql, views={scan.relation: relation_sql(unit, sandbox.link(files.files))})
+        relation = relation_sql(scan, unit.segments, sandbox.link(files.files), in_order=operator.steady)
+        work = Work(operator.source_sql(scan), views={scan.relation: relation})
         seconds = {"fetch": fetched - began, "open": self._clock() - fetched}
         return sandbox, work, replace(files.account, seconds=seconds)
 
@@ -81,22 +91,78 @@ class QueryWorker:
         return self._clock()
 
 
+class RowsRunning:
+    """An Answer (query/answer.py): what an operator makes of the rows that a sandbox reads for it."""
+
+    def __init__(self, worker: QueryWorker, unit: Unit, operator: RowOperator) -> None:
+        self._rows = worker.rows(unit, operator)
+        self._operator = operator
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._operator.schema(self._rows.schema)
+
+    @property
+    def account(self) -> Account:
+        return self._rows.account
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._operator.run(iter(self._rows))
+
+    def close(self) -> None:
+        self._rows.close()
+
+
+class SeriesRunning:
+    """An Answer of pieces, which only a worker elsewhere makes batches of. One thread reads it; any may close it."""
+
+    schema: pa.Schema = SCHEMA
+
+    def __init__(self, worker: QueryWorker, unit: Unit, operator: SeriesOperator) -> None:
+        self._worker = worker
+        self._unit = unit
+        self._operator = operator
+        self._stopped = Event()
+        self._seconds = Account()
+        self._series = UnitSeries(worker.metrics, unit.segments, unit.shard, unit.tiles, self._stopped)
+
+    @property
+    def account(self) -> Account:
+        return self._seconds + self._series.account
+
+    def __iter__(self) -> Iterator[Piece]:
+        waiting = self._worker.seconds()
+        with ExitStack() as held:
+            self._worker.slots.take(held, self._unit.organization, self._stopped)
+            began = self._worker.seconds()
+            points = 0
+            for piece in self._operator.run(self._series):
+                points += piece.points
+                self._operator.check_points(points)
+                yield piece
+            self._seconds = Account(seconds={"wait": began - waiting, "run": self._worker.seconds() - began})
+
+    def close(self) -> None:
+        self._stopped.set()
+
+
 class _Work:
     """One unit, from the wait for its turn to the end: the source (query/running.py) of its relation."""
 
     failure = None
 
-    def __init__(self, worker: QueryWorker, unit: WorkUnit) -> None:
+    def __init__(self, worker: QueryWorker, unit: Unit, operator: RowOperator) -> None:
         self.account = Account()
         self._stopped = Event()
         self._worker = worker
         self._unit = unit
+        self._operator = operator
 
     def open(self, held: ExitStack) -> tuple[Sandbox, Work]:
         asked = self._worker.seconds()
         self._worker.slots.take(held, self._unit.organization, self._stopped)
         waited = self._worker.seconds() - asked
-        sandbox, work, account = self._worker.begin(self._unit, held)
+        sandbox, work, account = self._worker.begin(self._unit, self._operator, held)
         self.account = account + Account(seconds={"wait": waited})
         held.callback(self._done, self._worker.seconds())
         return sandbox, work

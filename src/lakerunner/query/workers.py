@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lakerunner.query.answer import Answer
-from lakerunner.query.units import Unit
+from lakerunner.query.unit import Unit
 
 
 class Worker(Protocol):

@@ -32,6 +32,7 @@ from lakerunner.objects.hurrying import HurryingStore
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.job import probe
+from lakerunner.promql.operators import Limits as SeriesLimits
 from lakerunner.query.assign import UnitSize
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.coordinate import Coordinator
@@ -40,16 +41,17 @@ from lakerunner.query.failures import Limits
 from lakerunner.query.gather import Gathering
 from lakerunner.query.inflow import Spool
 from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.engine import MetricsEngine, MetricsLimits
+from lakerunner.query.metrics.queries import MetricQueries
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.result_cache import ResultCache
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.slots import Slots
+from lakerunner.query.sql import SqlQueries
 from lakerunner.query.worker import QueryWorker, units_at_once
 from lakerunner.query.workers import OneWorker, Workers
 from lakerunner.services.ground import Say, open_index, store_address
-from lakerunner.services.query_counts import CountedEngine, CountedLimits, CountedMetricsEngine
+from lakerunner.services.query_counts import CountedLimits, CountedMetricQueries, CountedSqlQueries
 from lakerunner.services.runtime import Runtime
 from lakerunner.services.spark import ProcessSpark, open_query_spark, task_address
 from lakerunner.services.work import WorkParts
@@ -162,24 +164,27 @@ def open_outgrown(parts: Parts, sandboxes: Sandboxes) -> Outgrown | None:
     return Outgrown(open_query_spark(settings, parts.runtime, parts.address), sandboxes)
 
 
-def open_engine(
-    settings: Settings,
-    index: Index,
-    workers: Workers,
-    sandboxes: Sandboxes | None = None,
-    outgrown: Outgrown | None = None,
-) -> Engine:
-    coordinator = Coordinator(sandboxes or open_sandboxes(settings))
+def open_engine(settings: Settings, index: Index, workers: Workers, sandboxes: Sandboxes) -> Engine:
     spool = Spool(_spill_directory(settings), settings.query_spool_bytes)
     gathering = Gathering(size=UnitSize(bytes=settings.unit_max_bytes), spool=spool)
     results = ResultCache(settings.result_cache_bytes, settings.result_cache_seconds, time.monotonic)
-    return CountedEngine(index, workers, coordinator, gathering, results=results, outgrown=outgrown)
+    return Engine(
+        KnownSegments(index),
+        workers,
+        Coordinator(sandboxes),
+        gathering,
+        results=results,
+        seconds=settings.query_seconds,
+    )
 
 
-def open_metrics_engine(settings: Settings, index: Index, workers: Workers) -> MetricsEngine:
-    limits = MetricsLimits(settings.metrics_max_series, settings.metrics_max_samples, settings.query_seconds)
-    delayed_names = settings.promql_delayed_name_removal
-    return CountedMetricsEngine(KnownSegments(index), workers, limits, delayed_names=delayed_names)
+def open_sql(engine: Engine, sandboxes: Sandboxes, outgrown: Outgrown | None = None) -> SqlQueries:
+    return CountedSqlQueries(engine, sandboxes, outgrown)
+
+
+def open_metrics(settings: Settings, engine: Engine) -> MetricQueries:
+    limits = SeriesLimits(settings.metrics_max_series, settings.metrics_max_samples)
+    return CountedMetricQueries(engine, limits, delayed_names=settings.promql_delayed_name_removal)
 
 
 def _spill_directory(settings: Settings) -> Path:

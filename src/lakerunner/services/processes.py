@@ -49,10 +49,11 @@ from lakerunner.services.parts import (
     authenticator,
     http_bounds,
     open_engine,
-    open_metrics_engine,
+    open_metrics,
     open_outgrown,
     open_query_limits,
     open_sandboxes,
+    open_sql,
     open_worker,
     open_workers,
     own_names,
@@ -205,12 +206,13 @@ def add_query_api(parts: Parts, _say: Say) -> Routes:
     sandboxes = open_sandboxes(settings)
     parts.runtime.defer("sandboxes", sandboxes.close)
     workers = open_workers(parts, sandboxes)
-    engine = open_engine(settings, index, workers, sandboxes, open_outgrown(parts, sandboxes))
+    engine = open_engine(settings, index, workers, sandboxes)
+    queries = open_sql(engine, sandboxes, open_outgrown(parts, sandboxes))
     who = _authenticator(parts)
     limits = open_query_limits(settings)
-    sql = SqlApi(engine, who, now_ns, limits)
-    native = NativeApi(engine, index.segments, who, now_ns, limits)
-    metrics = open_metrics_engine(settings, index, workers)
+    sql = SqlApi(queries, who, now_ns, limits)
+    native = NativeApi(queries, index.segments, who, now_ns, limits)
+    metrics = open_metrics(settings, engine)
     native_metrics = NativeMetricsApi(metrics, who, now_ns, limits)
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     prometheus = PrometheusApi(metrics, who, now_ns, limits, most, lambda: parts.runtime.health.ready)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
@@ -17,15 +18,13 @@ from prometheus_client import Counter, Histogram
 from lakerunner.api.limits import QueryLimits, Slot
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import Busy, LakerunnerError, UserError
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Engine, Question
-from lakerunner.query.metrics.answer import Group, MetricsAnswer, MetricsQuestion
-from lakerunner.query.metrics.engine import MetricsEngine
-from lakerunner.query.metrics.reads import Read
-from lakerunner.query.units import Unit
-from lakerunner.series.expression import Kind
-from lakerunner.series.notes import Note
+from lakerunner.query.metrics.queries import MetricQueries
+from lakerunner.query.series_answer import SeriesAnswer
+from lakerunner.query.sql import Question, SqlQueries
+from lakerunner.query.unit import Unit
 from lakerunner.services import meters
 
 
@@ -42,18 +41,19 @@ QUERIES = Counts(meters.QUERIES, meters.QUERY_SECONDS, meters.QUERY_BYTES)
 UNITS = Counts(meters.UNITS, meters.UNIT_SECONDS, meters.UNIT_BYTES)
 
 
-class CountedEngine(Engine):
+class CountedSqlQueries(SqlQueries):
     def sql(self, organization: UUID, question: Question) -> Answer:
         count = _Count(QUERIES)
         with count:
             return CountedAnswer(super().sql(organization, question), count)
 
 
-class CountedMetricsEngine(MetricsEngine):
-    def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
+class CountedMetricQueries(MetricQueries):
+    def promql(self, organization: UUID, question: PromqlQuestion) -> SeriesAnswer:
         count = _Count(QUERIES)
         with count:
-            return CountedMetricsAnswer(super().promql(organization, question), count)
+            counted: Any = CountedAnswer(super().promql(organization, question), count)
+            return counted  # type: ignore[no-any-return]
 
 
 class CountedLimits(QueryLimits):
@@ -102,7 +102,9 @@ class _Count:
 
 
 class CountedAnswer:
-    def __init__(self, answer: Answer, count: _Count) -> None:
+    """An answer as it was, but that its end is counted."""
+
+    def __init__(self, answer: Any, count: _Count) -> None:
         self._answer = answer
         self._count = count
 
@@ -113,44 +115,17 @@ class CountedAnswer:
 
     @property
     def account(self) -> Account:
-        return self._answer.account
+        account: Account = self._answer.account
+        return account
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._answer, name)
+
+    def __iter__(self) -> Iterator[Any]:
         with self._count:
             yield from self._answer
         self._count.end("answered", self.account)
 
     def close(self) -> None:
         self._count.end("left", self.account)  # before it raises in the thread that reads it
-        self._answer.close()
-
-
-class CountedMetricsAnswer:
-    def __init__(self, answer: MetricsAnswer, count: _Count) -> None:
-        self._answer = answer
-        self._count = count
-
-    @property
-    def kind(self) -> Kind:
-        return self._answer.kind
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        return self._answer.notes
-
-    @property
-    def account(self) -> Account:
-        return self._answer.account
-
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        return self._answer.reads
-
-    def __iter__(self) -> Iterator[Group]:
-        with self._count:
-            yield from self._answer
-        self._count.end("answered", self.account)
-
-    def close(self) -> None:
-        self._count.end("left", self.account)
         self._answer.close()

@@ -16,7 +16,7 @@ import orjson
 from lakerunner.api.formats.prometheus_json import as_vector, histogram_json, labels_json
 from lakerunner.api.formats.series_rows import Rows, Texts, rows_of_samples, rows_of_vector, some_samples, written_rows
 from lakerunner.model.labels import Labels, labels_text
-from lakerunner.query.metrics.answer import Group
+from lakerunner.query.series_answer import Group
 from lakerunner.series.arrays import Ints
 from lakerunner.series.values import Samples, String
 

@@ -14,7 +14,7 @@ import orjson
 
 from lakerunner.api.formats.series_rows import Rows, Texts, rows_of_samples, rows_of_vector, some_samples, written_rows
 from lakerunner.model.labels import NO_LABELS, Labels
-from lakerunner.query.metrics.answer import Group
+from lakerunner.query.series_answer import Group
 from lakerunner.series.arrays import Ints
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.histograms.text import json_buckets

@@ -11,6 +11,7 @@ marker, nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -26,15 +27,15 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
 from lakerunner.plan.scan import Equals, Scan
+from lakerunner.promql.selection import Selection
+from lakerunner.query.held import explained
 from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.kernels import NS_PER_MS
 from lakerunner.query.metrics.matching import Form
-from lakerunner.query.metrics.reading import RowGroup, explained
+from lakerunner.query.metrics.reading import RowGroup
 from lakerunner.query.metrics.rollup_rows import inside
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import Known, SeriesTable
-from lakerunner.query.metrics.unit import List
 from lakerunner.query.metrics.view import SUFFIXES, StoredSeries, attribute_values, own_labels
 from lakerunner.series.arrays import Bools, Ints, is_stale
 
@@ -44,6 +45,16 @@ _SPREAD_TYPES = ("histogram", "summary")
 _ROLLUP_COUNT = "chq_rollup_count"
 _SAMPLE = ("flags", "value", "int_value", "sum", "count", "float_count")
 LabelRow = tuple[str, str, list[str] | None, bytes | None]
+
+
+@dataclass(frozen=True)
+class SketchRequest:
+    """Sketches of these metrics, by their names as they came, none: of all; in windows of `step` (ms), at most `limit`
+    of them."""
+
+    metrics: tuple[str, ...]
+    step: int
+    limit: int
 
 
 def names_of(metrics: MetricSegments, segments: Sequence[Segment], name: str) -> set[str]:
@@ -58,29 +69,31 @@ def names_of(metrics: MetricSegments, segments: Sequence[Segment], name: str) ->
 
 
 def sketches_of(
-    metrics: MetricSegments, segments: Sequence[Segment], task: List, tiles: Tiles
+    metrics: MetricSegments, segments: Sequence[Segment], wanted: SketchRequest, tiles: Tiles
 ) -> Iterator[tuple[str, int, bytes]]:
-    """By metric and the end of the task's window. TooLarge past its limit."""
-    cells = Cells(task.limit)
+    """By metric and the end of the window that is wanted. TooLarge past the limit."""
+    cells = Cells(wanted.limit)
     for segment in segments:
         times = tiles.get(segment.frequency_ms, ())
         if not times:
             continue
         if segment.frequency_ms != RAW and CARDINALITY in segment.statistics.get("side_bytes", {}):
-            _add_sketches(cells, metrics, segment, task, times)
+            _add_sketches(cells, metrics, segment, wanted, times)
         else:
-            for known, numbers, times_ms in _active(metrics, segment, task.metrics, times):
-                cells.add(known, numbers, -(-times_ms // task.step) * task.step)
+            for known, numbers, times_ms in _active(metrics, segment, wanted.metrics, times):
+                cells.add(known, numbers, -(-times_ms // wanted.step) * wanted.step)
     yield from cells.sketches()
 
 
-def label_counts(metrics: MetricSegments, segments: Sequence[Segment], task: List, tiles: Tiles) -> Iterator[LabelRow]:
-    """Whose, label, and its values among the series of the task's metrics that were active: all of them, or where they
+def label_counts(
+    metrics: MetricSegments, segments: Sequence[Segment], wanted: SketchRequest, tiles: Tiles
+) -> Iterator[LabelRow]:
+    """Whose, label, and its values among the active series of the metrics that are wanted: all of them, or where they
     are many a sketch."""
     active: dict[int, StoredSeries] = {}
     for segment in segments:
         times = tiles.get(segment.frequency_ms, ())
-        for known, numbers, _ in _active(metrics, segment, task.metrics, times) if times else ():
+        for known, numbers, _ in _active(metrics, segment, wanted.metrics, times) if times else ():
             for number in np.unique(numbers).tolist():
                 one = known.series[number]
                 active[one.digest] = one
@@ -145,19 +158,19 @@ class Cells:
 
 
 def _add_sketches(
-    cells: Cells, metrics: MetricSegments, segment: Segment, task: List, times: Sequence[Interval]
+    cells: Cells, metrics: MetricSegments, segment: Segment, wanted: SketchRequest, times: Sequence[Interval]
 ) -> None:
     with metrics.beside([segment], CARDINALITY) as paths, explained(segment):
         file = pq.ParquetFile(paths[segment.id], memory_map=True, page_checksum_verification=True)
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, use_threads=False)
-            if task.metrics:
-                table = table.filter(pc.is_in(table.column("metric_name"), pa.array(task.metrics, pa.string())))
+            if wanted.metrics:
+                table = table.filter(pc.is_in(table.column("metric_name"), pa.array(wanted.metrics, pa.string())))
             ends = table.column("timestamp").cast(pa.int64()).to_numpy() // NS_PER_MS
             kept = inside(ends, times)
             table, ends = table.filter(pa.array(kept)), ends[kept]
             names, sketches = (table.column(name).to_pylist() for name in ("metric_name", "hll"))
-            for metric, end, one in zip(names, (-(-ends // task.step) * task.step).tolist(), sketches, strict=True):
+            for metric, end, one in zip(names, (-(-ends // wanted.step) * wanted.step).tolist(), sketches, strict=True):
                 cells.unite(metric, end, one)
 
 

@@ -1,8 +1,8 @@
-"""A PromQL question, and the contract of its answer."""
+"""What can be asked about metrics, and the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
@@ -11,71 +11,12 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.tier import TIERS, window_end
 from lakerunner.model.tiling import Interval
 from lakerunner.model.time import MS_NS
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.account import Account
-from lakerunner.query.metrics.reads import Read
-from lakerunner.series.expression import Kind, Matcher
+from lakerunner.query.series_answer import SeriesAnswer
+from lakerunner.series.expression import Matcher
 from lakerunner.series.notes import Note
-from lakerunner.series.values import Samples, Scalar, Steps, String, Vector
-
-LOOKBACK_MS = 300_000
-
-
-@dataclass(frozen=True)
-class MetricsQuestion:
-    """`instant`: one moment, which alone may give a range vector. `partial`: what cannot be read is named in the
-    account instead of being an error. `streamed`: in groups of time, the first of them soon, which takes longer in
-    all. `raw`: of raw points alone, whatever rollups there are."""
-
-    text: str
-    steps: Steps
-    instant: bool
-    now_ns: int
-    lookback_ms: int = LOOKBACK_MS
-    partial: bool = False
-    streamed: bool = False
-    raw: bool = False
-
-    def check(self, kind: Kind) -> None:
-        """UserError where an expression of this kind has no value over a range."""
-        if not self.instant and kind in (Kind.STRING, Kind.MATRIX):
-            shown = "range vector" if kind is Kind.MATRIX else kind.value
-            raise UserError(f'invalid expression type "{shown}" for range query, must be Scalar or instant Vector')
-
-
-@dataclass(frozen=True)
-class Group:
-    """A stretch of the question's steps and the value there; its series have their final labels. Samples: of a range
-    vector. Series are sorted by labels, but those of an instant in the order of the evaluation."""
-
-    steps: Steps
-    value: Vector | Scalar | String | Samples
-
-
-class MetricsAnswer(Protocol):
-    """Groups in the order of time, as they are worked out; a series may be in many. An answer that ends without an
-    error is whole, but for what its account names as missing."""
-
-    @property
-    def kind(self) -> Kind:
-        """Of the expression, before anything is worked out."""
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """So far; all of them at the end."""
-
-    @property
-    def account(self) -> Account:
-        """What it took so far, from any thread."""
-
-    @property
-    def reads(self) -> tuple[Read, ...]:
-        """Which tiers were read, so far."""
-
-    def __iter__(self) -> Iterator[Group]:
-        """Once. UserError when the query fails, TooLarge past a limit."""
-
-    def close(self) -> None:
-        """Stop the work, from any thread. Closing twice is fine."""
+from lakerunner.series.values import Samples
 
 
 @dataclass(frozen=True)
@@ -175,7 +116,7 @@ class MetricsLake(Protocol):
     Lists are of series with a sample at start_ms <= time <= end_ms that meet all matchers of one of the selectors; no
     selectors: of all series. Calls block; they are safe from many threads."""
 
-    def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
+    def promql(self, organization: UUID, question: PromqlQuestion) -> SeriesAnswer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
 
     def series(

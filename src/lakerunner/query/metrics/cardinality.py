@@ -21,20 +21,21 @@ from lakerunner.model.labels import NAME
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import NO_TILES, Interval, Tiles, clipped
 from lakerunner.model.time import MIN_NS, MS_NS
+from lakerunner.plan.plan import Collect, Leaf, Plan, Rollup
 from lakerunner.plan.scan import Condition, Equals, Scan
+from lakerunner.promql.conditions import metric_conditions
+from lakerunner.promql.selection import Selection
 from lakerunner.query.account import Account
-from lakerunner.query.assign import UnitSize, assign
-from lakerunner.query.known_segments import KnownSegments, Pick
+from lakerunner.query.collected import Collected
+from lakerunner.query.engine import Engine
+from lakerunner.query.known_segments import Pick
 from lakerunner.query.metrics.active import Cells, value_sketch
 from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount, MetricCount
-from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.expiry import unrolled
-from lakerunner.query.metrics.gather import MetricsGather
-from lakerunner.query.metrics.pieces import Listed
-from lakerunner.query.metrics.selection import Selection
-from lakerunner.query.metrics.unit import List, MetricsUnit
-from lakerunner.query.workers import Workers
+from lakerunner.query.metrics.list_series import ListSeries
+from lakerunner.query.options import Options
 from lakerunner.series.expression import Matcher
+from lakerunner.series.pieces import Listed
 
 MOST_CELLS = 50_000  # metrics times windows, 2 KB each
 MOST_WINDOWS = 11_000
@@ -45,14 +46,14 @@ _MOST_NAMES = 10_000  # metrics that one name means, labels of a metric
 class Counting:
     """Of one question."""
 
-    segments: KnownSegments
-    workers: Workers
+    engine: Engine
     organization: UUID
     question: CardinalityQuestion
     account: Account = field(default_factory=Account)
 
     def __post_init__(self) -> None:
         self._reach = self.question.reach
+        self._tiles: Tiles = NO_TILES
         self._tier = max(tier for tier in TIERS if self.question.step_ms % tier == 0)
         if (self._reach[1] - self._reach[0]) // self.question.step_ms > MOST_WINDOWS:
             raise TooLarge(f"more than {MOST_WINDOWS:,} windows in this time: use a longer step")
@@ -62,32 +63,45 @@ class Counting:
         names = self._names(metric) if metric else ()
         if metric and not names:
             return self._answer(NO_TILES, Cells(0), ())
-        pick = self._pick((Equals("metric_name", names),) if names else ())
+        conditions = (Equals("metric_name", names),) if names else ()
+        sketches = self._operator("sketches", MOST_CELLS, metrics=names, step=self.question.step_ms)
+        counts = [self._operator("label_counts", _MOST_NAMES, metrics=names)] if self.question.labels else []
+        found = self._collect(conditions, sketches, *counts)
         cells = Cells(MOST_CELLS)
-        for name, end, sketch in self._rows(List("sketches", MOST_CELLS, "", names, self.question.step_ms), pick):
+        for name, end, sketch in found[sketches] if found else ():
             cells.unite(name, end, b64decode(sketch))
-        labels = self._labels(names, pick) if self.question.labels else ()
-        return self._answer(pick.tiles, cells, labels)
+        labels = [row for one in counts if found for row in found[one]]
+        return self._answer(self._tiles, cells, _label_counts(labels))
 
     def _names(self, metric: str) -> tuple[str, ...]:
         """As they came."""
-        pick = self._pick(metric_conditions((Matcher(NAME, "=", metric),)))
-        return tuple(sorted(set(self._rows(List("metric_names", _MOST_NAMES, metric), pick))))
+        names = self._operator("metric_names", _MOST_NAMES, label=metric)
+        found = self._collect(metric_conditions((Matcher(NAME, "=", metric),)), names)
+        return tuple(sorted(set(found.get(names, ()))))
 
-    def _labels(self, names: tuple[str, ...], pick: Pick) -> tuple[LabelCount, ...]:
-        values: dict[tuple[str, str], set[str]] = {}
-        sketches: dict[tuple[str, str], list[bytes]] = {}
-        for whose, label, listed, sketch in self._rows(List("label_counts", _MOST_NAMES, "", names), pick):
-            values.setdefault((whose, label), set()).update(listed or ())
-            if sketch is not None:
-                sketches.setdefault((whose, label), []).append(b64decode(sketch))
-        counts = [
-            LabelCount(*key, round(estimate(union([*sketches[key], value_sketch(found)]))), exact=False)
-            if key in sketches
-            else LabelCount(*key, len(found), exact=True)
-            for key, found in values.items()
-        ]
-        return tuple(sorted(counts, key=lambda one: (-one.values, one.label, one.whose)))
+    def _operator(self, what: Any, limit: int, **more: Any) -> ListSeries:
+        return ListSeries(what, Selection((), *self._reach), limit, **more)
+
+    def _collect(self, conditions: tuple[Condition, ...], *operators: ListSeries) -> dict[ListSeries, list[Any]]:
+        """The rows of each, all of the same segments; none where no time can be looked at."""
+        time = Selection((), *self._reach).time
+        if time is None:
+            return {}
+        scan = Scan("metrics", "metrics", time, (), conditions=conditions)
+        leaves = tuple(Leaf(scan, one, rollup=Rollup(self._tier, "")) for one in operators)
+        options = Options(self.question.now_ns)
+        collected: Collected = self.engine.answer(self.organization, Plan(leaves, Collect()), options)
+        rows: dict[ListSeries, list[Any]] = {}
+        for operator, found in zip(operators, collected, strict=True):
+            self._tiles = found.pick.tiles
+            warnings = _expired(found.pick, self._reach)
+            rows[operator] = []
+            for piece in found.pieces:
+                if isinstance(piece.value, Listed):
+                    _check_limit(operator, len(piece.value.rows))
+                    rows[operator] += piece.value.rows
+        self.account += replace(collected.account, warnings=warnings)
+        return rows
 
     def _answer(self, tiles: Tiles, cells: Cells, labels: tuple[LabelCount, ...]) -> Cardinality:
         question, (start, end) = self.question, self._reach
@@ -105,28 +119,27 @@ class Counting:
         kept = tuple(counts[: question.limit])
         return Cardinality(windows, kept, labels, len(counts) > len(kept), self.account)
 
-    def _pick(self, conditions: tuple[Condition, ...]) -> Pick:
-        time = Selection((), *self._reach).time
-        if time is None:
-            return Pick((), Account())
-        scan = Scan("metrics", "metrics", time, (), conditions=conditions)
-        pick = self.segments.pick_tiers(self.organization, self._reach, self._tier, scan, self.question.now_ns)
-        self.account += replace(pick.account, warnings=_expired(pick, self._reach))
-        return pick
 
-    def _rows(self, task: List, pick: Pick) -> Iterable[Any]:
-        names = [worker.name for worker in self.workers.here()]
-        shares = assign(pick.segments, names, UnitSize()) if names else []
-        selection = Selection((), *self._reach)
-        units = [MetricsUnit(self.organization, share.segments, selection, task, tiles=pick.tiles) for share in shares]
-        gather = MetricsGather(self.workers)
-        for pieces in gather.run(units):
-            for piece in pieces:
-                if isinstance(piece.value, Listed):
-                    if len(piece.value.rows) > task.limit:
-                        raise TooLarge(f"more than {task.limit:,} {task.what.replace('_', ' ')}: use a shorter time")
-                    yield from piece.value.rows
-        self.account += gather.account
+def _label_counts(rows: Iterable[Any]) -> tuple[LabelCount, ...]:
+    values: dict[tuple[str, str], set[str]] = {}
+    sketches: dict[tuple[str, str], list[bytes]] = {}
+    for whose, label, listed, sketch in rows:
+        values.setdefault((whose, label), set()).update(listed or ())
+        if sketch is not None:
+            sketches.setdefault((whose, label), []).append(b64decode(sketch))
+    counts = [
+        LabelCount(*key, round(estimate(union([*sketches[key], value_sketch(found)]))), exact=False)
+        if key in sketches
+        else LabelCount(*key, len(found), exact=True)
+        for key, found in values.items()
+    ]
+    return tuple(sorted(counts, key=lambda one: (-one.values, one.label, one.whose)))
+
+
+def _check_limit(operator: ListSeries, rows: int) -> None:
+    if rows > operator.limit:
+        what = operator.what.replace("_", " ")
+        raise TooLarge(f"more than {operator.limit:,} {what}: use a shorter time")
 
 
 def _expired(pick: Pick, reach: Interval) -> frozenset[str]:

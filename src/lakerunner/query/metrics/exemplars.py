@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from lakerunner.model.labels import Labels, labels_of
 from lakerunner.model.segment import Segment
+from lakerunner.plan.plan import Shard
+from lakerunner.query.held import explained
 from lakerunner.query.metrics.kernels import NS_PER_MS
 from lakerunner.query.metrics.layout import Block, Part
 from lakerunner.query.metrics.matching import Matchers, Test
-from lakerunner.query.metrics.reading import RowGroup, SegmentFile, explained
+from lakerunner.query.metrics.reading import RowGroup, SegmentFile
 from lakerunner.query.metrics.samples import Reading
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.query.metrics.selection import Shard
 from lakerunner.query.metrics.spread import number_text
 from lakerunner.query.metrics.view import Kind
 

@@ -6,7 +6,7 @@ series, or the ones that differ in a further label (`le`, `quantile`) alone.
 
 What always holds: groups are ordered by metric name, then by their smallest series digest; entries of a group by stored
 series, as segments order these, then by segment. The same segments give the same layout on every worker, and so the
-same shards and blocks.
+same parts and blocks.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from itertools import pairwise
 import numpy as np
 
 from lakerunner.model.labels import Labels
+from lakerunner.plan.plan import Shard
 from lakerunner.query.metrics.grouping import Grouping
 from lakerunner.query.metrics.kernels import chosen_entries, sort_into
 from lakerunner.query.metrics.matching import Matchers
-from lakerunner.query.metrics.selection import Shard
 from lakerunner.query.metrics.series import Known, SeriesTable
 from lakerunner.query.metrics.view import Kind
 from lakerunner.series.arrays import Bools, Ints
@@ -72,7 +72,7 @@ class Layout:
         return np.where(self.spread, _SPREAD_WEIGHT * rows, rows)
 
     def blocks(self, shard: Shard, most: int, parts: int = 1) -> Iterator[Block]:
-        """The shard's groups in parts of at most `most` samples, but at least one group; in so many parts at least,
+        """The part's groups in parts of at most `most` samples, but at least one group; in so many parts at least,
         where these are not too small."""
         before = np.append(0, np.cumsum(self.weights))
         share = before[:-1] * shard.of // max(int(before[-1]), 1)

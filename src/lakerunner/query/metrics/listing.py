@@ -15,12 +15,12 @@ import numpy as np
 from lakerunner.model.labels import Labels
 from lakerunner.model.prometheus import unit_name
 from lakerunner.model.segment import Segment
+from lakerunner.plan.plan import Shard
 from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.layout import Block, Layout
 from lakerunner.query.metrics.matching import Form, Matchers, Test
 from lakerunner.query.metrics.samples import block_samples
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.query.metrics.selection import Shard
 from lakerunner.query.metrics.view import FURTHER_LABEL, TARGET_INFO
 
 _POINTS_AT_ONCE = 4_000_000

@@ -7,33 +7,31 @@ once. Where the time reaches into what has expired, the account has a warning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from lakerunner.model.labels import Labels
-from lakerunner.plan.scan import Scan
+from lakerunner.plan.plan import Collect, Leaf, Plan
+from lakerunner.promql.selection import Selection
 from lakerunner.query.account import Account
-from lakerunner.query.assign import UnitSize, assign
+from lakerunner.query.collected import Collected
+from lakerunner.query.engine import Engine
 from lakerunner.query.expiry import expiry_warning
-from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import Listing
-from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.exemplars import in_order
-from lakerunner.query.metrics.gather import MetricsGather
-from lakerunner.query.metrics.pieces import Listed
-from lakerunner.query.metrics.selection import Selection
-from lakerunner.query.metrics.unit import List, MetricsUnit
-from lakerunner.query.workers import Workers
+from lakerunner.query.metrics.list_series import ListSeries
+from lakerunner.query.options import Options
 from lakerunner.series.expression import Matcher
+from lakerunner.series.pieces import Listed
 
 _EVERYTHING: tuple[tuple[Matcher, ...], ...] = ((),)
 Selectors = Sequence[tuple[Matcher, ...]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ListRequest:
     """Of whom, and when; times are ms, both included. Past the ends of time there is nothing."""
 
     organization: UUID
@@ -49,22 +47,21 @@ class Asked:
 class Lists:
     """Of one request: the account is that of all it asked for."""
 
-    segments: KnownSegments
-    workers: Workers
-    asked: Asked
+    engine: Engine
+    asked: ListRequest
     account: Account = field(default_factory=Account)
 
     def series(self, selectors: Selectors, limit: int) -> Listing:
-        return self._sorted(List("series", limit), selectors or _EVERYTHING, _labels)
+        return self._sorted("series", selectors, limit, _labels)
 
     def label_names(self, selectors: Selectors, limit: int) -> Listing:
-        return self._sorted(List("label_names", limit), selectors or _EVERYTHING, str)
+        return self._sorted("label_names", selectors, limit, str)
 
     def label_values(self, label: str, selectors: Selectors, limit: int) -> Listing:
-        return self._sorted(List("label_values", limit, label), selectors or _EVERYTHING, str)
+        return self._sorted("label_values", selectors, limit, str, label)
 
     def metadata(self, metric: str | None, limit: int, limit_per_metric: int) -> Listing:
-        rows = self._rows(List("metadata", 1_000_000), _EVERYTHING)
+        rows = self._rows("metadata", _EVERYTHING, 1_000_000)
         families: dict[str, list[tuple[str, str, str, str]]] = {}
         for name, type_, unit, said in sorted(set(map(tuple, rows))):
             if metric is None or metric == name:
@@ -77,7 +74,7 @@ class Lists:
 
     def exemplars(self, selectors: Selectors, limit: int) -> Listing:
         found: dict[Labels, dict[Any, dict[str, Any]]] = {}
-        for labels, exemplars in self._rows(List("exemplars", limit), selectors):
+        for labels, exemplars in self._rows("exemplars", selectors, limit):
             own = found.setdefault(_labels(labels), {})
             for one, value, time in exemplars:
                 named = _labels(one)
@@ -85,29 +82,26 @@ class Lists:
         rows = [(labels, sorted(own.values(), key=_in_order)) for labels, own in sorted(found.items())]
         return Listing(rows[:limit], len(rows) > limit, self.account)
 
-    def _sorted(self, task: List, selectors: Selectors, read: Callable[[Any], Any]) -> Listing:
-        rows = sorted({read(row) for row in self._rows(task, selectors)})
-        return Listing(rows[: task.limit], len(rows) > task.limit, self.account)
+    def _sorted(
+        self, what: Any, selectors: Selectors, limit: int, read: Callable[[Any], Any], label: str = ""
+    ) -> Listing:
+        rows = sorted({read(row) for row in self._rows(what, selectors or _EVERYTHING, limit, label)})
+        return Listing(rows[:limit], len(rows) > limit, self.account)
 
-    def _rows(self, task: List, selectors: Selectors) -> Iterable[Any]:
-        gather = MetricsGather(self.workers)
-        for matchers in selectors:
-            selection = self.asked.selection(matchers)
-            for pieces in gather.run(self._units(task, selection)):
-                for piece in pieces:
-                    if isinstance(piece.value, Listed):
-                        yield from piece.value.rows
-        self.account += gather.account
-
-    def _units(self, task: List, selection: Selection) -> list[MetricsUnit]:
-        if selection.time is None:
-            return []
-        scan = Scan("metrics", "metrics", selection.time, (), conditions=metric_conditions(selection.matchers))
-        pick = self.segments.pick(self.asked.organization, scan, self.asked.now_ns)
-        self.account += replace(pick.account, warnings=expiry_warning(scan.signal, scan.time, pick.expiry))
-        names = [worker.name for worker in self.workers.here()]
-        shares = assign(pick.segments, names, UnitSize()) if names else []
-        return [MetricsUnit(self.asked.organization, share.segments, selection, task) for share in shares]
+    def _rows(self, what: Any, selectors: Selectors, limit: int, label: str = "") -> Iterator[Any]:
+        selections = [self.asked.selection(matchers) for matchers in selectors]
+        scanned = [(one, scan) for one in selections if (scan := one.scan)]
+        leaves = tuple(Leaf(scan, ListSeries(what, one, limit, label)) for one, scan in scanned)
+        options = Options(self.asked.now_ns)
+        collected: Collected = self.engine.answer(self.asked.organization, Plan(leaves, Collect()), options)
+        warnings: set[str] = set()
+        for found in collected:
+            scan = found.leaf.scan
+            warnings |= expiry_warning(scan.signal, scan.time, found.pick.expiry)
+            for piece in found.pieces:
+                if isinstance(piece.value, Listed):
+                    yield from piece.value.rows
+        self.account += replace(collected.account, warnings=frozenset(warnings))
 
 
 def _labels(row: Iterable[Sequence[str]]) -> Labels:

@@ -1,13 +1,12 @@
 """Columns of a segment's row groups, as arrays.
 
 Comes in: a segment's file as the cache holds it. Goes out: row group by row group what is asked for. What always holds:
-only row groups that are there are read; what cannot be read is Damaged and names the segment.
+only row groups that are there are read; what cannot be read is Corrupt and names the segment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.query.footers import Footer
 from lakerunner.query.held import HeldFile
@@ -33,24 +31,6 @@ _ALL: Any = np.zeros(0, np.bool_)
 _NUMBER = "value"
 _HISTOGRAMS = ("count", "float_count")  # the columns of which a native histogram fills one
 _NO_RECORDED_VALUE = 1
-
-
-class Damaged(Corrupt):
-    """A segment that cannot be read: without it the others can."""
-
-    def __init__(self, segment: Segment, reason: object) -> None:
-        super().__init__(str(reason) if segment.path in str(reason) else f"{segment.path}: {reason}")
-        self.segment = segment
-
-
-@contextmanager
-def explained(segment: Segment) -> Iterator[None]:
-    try:
-        yield
-    except Damaged:
-        raise
-    except (pa.ArrowException, OSError, ValueError, IndexError, Corrupt) as error:
-        raise Damaged(segment, error) from error
 
 
 class Footprint:

@@ -22,7 +22,7 @@ SECONDS = 300
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RefusalKey:
     """A fragment by its text, from windows of this tier at most."""
 
     organization: UUID
@@ -43,16 +43,16 @@ class Refusals:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._lock = Lock()
-        self._found: OrderedDict[Wanted, _Refusal] = OrderedDict()  # the least recently used first
+        self._found: OrderedDict[RefusalKey, _Refusal] = OrderedDict()  # the least recently used first
 
-    def add(self, wanted: Wanted, reach: Interval, reason: str, now_ns: int) -> None:
+    def add(self, wanted: RefusalKey, reach: Interval, reason: str, now_ns: int) -> None:
         with self._lock:
             self._found[wanted] = _Refusal(reason, reach, now_ns)
             self._found.move_to_end(wanted)
             while len(self._found) > self._most:
                 self._found.popitem(last=False)
 
-    def reason(self, wanted: Wanted, reach: Interval, now_ns: int) -> str:
+    def reason(self, wanted: RefusalKey, reach: Interval, now_ns: int) -> str:
         """Why it was refused a short time ago, at a time that overlaps this; "" if it was not."""
         with self._lock:
             known = self._found.get(wanted)

@@ -22,13 +22,13 @@ import numpy as np
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
+from lakerunner.promql.selection import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.kernels import read_only
 from lakerunner.query.metrics.layout import Block, Layout, Part
 from lakerunner.query.metrics.matching import Test
 from lakerunner.query.metrics.rollup_rows import ENDS, Asked, Stretch, inside, rollup_rows, stored_columns
 from lakerunner.query.metrics.samples import Reading, block_samples
-from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import SeriesTable
 from lakerunner.query.metrics.sketch_rows import Room
 from lakerunner.query.metrics.view import Kind

@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.tiling import Interval
+from lakerunner.query.held import explained
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers, read_only
 from lakerunner.query.metrics.layout import Part, ranges
-from lakerunner.query.metrics.reading import SegmentFile, explained
+from lakerunner.query.metrics.reading import SegmentFile
 from lakerunner.query.metrics.sketch_rows import SKETCH_COLUMNS, Room, sketches_of_rows
 from lakerunner.query.metrics.window_kernels import spans
 from lakerunner.series import rolled

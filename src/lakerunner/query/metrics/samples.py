@@ -18,6 +18,7 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of, labels_text
 from lakerunner.model.time import MAX_NS, MIN_NS
+from lakerunner.query.held import explained
 from lakerunner.query.metrics.kernels import (
     NS_PER_MS,
     Out,
@@ -33,7 +34,7 @@ from lakerunner.query.metrics.kernels import (
 from lakerunner.query.metrics.layout import Block, Part
 from lakerunner.query.metrics.matching import Test
 from lakerunner.query.metrics.natives import OTLP_COLUMNS, SENT_COLUMNS, TooCoarse, otlp_histograms, sent_histograms
-from lakerunner.query.metrics.reading import RowGroup, SegmentFile, explained
+from lakerunner.query.metrics.reading import RowGroup, SegmentFile
 from lakerunner.query.metrics.spread import Between, Flat, Texts, Within, flat_samples
 from lakerunner.query.metrics.ties import merge_exactly, overlay
 from lakerunner.query.metrics.view import Kind

@@ -28,18 +28,18 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Equals, Scan
+from lakerunner.promql.selection import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.held import Held
+from lakerunner.query.held import Held, explained
 from lakerunner.query.kept import Kept
 from lakerunner.query.metrics.described import Descriptions, descriptions
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Block, Layout, lay_out
 from lakerunner.query.metrics.matching import Matchers, Test
-from lakerunner.query.metrics.reading import Footprint, SegmentFile, explained
+from lakerunner.query.metrics.reading import Footprint, SegmentFile
 from lakerunner.query.metrics.rolled_blocks import RolledBlocks
 from lakerunner.query.metrics.samples import Reading, block_samples, columns_of
-from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.series import Known, SeriesTable, series_file
 from lakerunner.query.metrics.spread import COLUMNS
 from lakerunner.series.bounds import Bounds
@@ -87,7 +87,7 @@ class MetricSegments:
     def samples(
         self, segments: Sequence[Segment], selection: Selection, *, block_samples: int = BLOCK_SAMPLES
     ) -> Blocks:
-        """The samples of the selection's shard, block by block: each series is in one of them, whole. Nothing is read
+        """The samples of the selection's part, block by block: each series is in one of them, whole. Nothing is read
         before the first block is asked for."""
         return Blocks(self, tuple(segments), selection, block_samples)
 
@@ -126,7 +126,7 @@ class MetricSegments:
     # For this package
 
     def prepared(self, segments: Sequence[Segment]) -> Prepared:
-        """Damaged if a table of series cannot be read."""
+        """Corrupt if a table of series cannot be read."""
         ordered = in_order(segments)
         if not ordered:
             return Prepared((), (), Known())
@@ -147,7 +147,7 @@ class MetricSegments:
         return Prepared(ordered, tuple(found[segment.id] for segment in ordered), known)
 
     def descriptions(self, segment: Segment) -> Descriptions:
-        """Damaged if its table of series cannot be read."""
+        """Corrupt if its table of series cannot be read."""
         key = segment.organization, segment.id
         found = self._descriptions.get(key)
         if found is None:
@@ -199,7 +199,7 @@ class MetricSegments:
     @contextmanager
     def opened(self, scan: Scan, segments: Sequence[Segment]) -> Iterator[tuple[dict[UUID, SegmentFile], Account]]:
         """The files of those segments that the scan can want something of, with what it took to have them."""
-        with self._hold(scan, segments) as held:
+        with self._cache.hold(scan, segments) as held:
             files = {
                 segment.id: SegmentFile(
                     segment, held.files[segment.id], self._footprint(segment, held), self._numbers, self._sketches
@@ -212,14 +212,7 @@ class MetricSegments:
     @contextmanager
     def beside(self, segments: Sequence[Segment], name: str) -> Iterator[Mapping[UUID, Path]]:
         """The files of this name beside the segments, while the context lasts."""
-        with ExitStack() as held:
-            try:
-                paths = held.enter_context(self._cache.hold_beside(segments, name))
-            except Corrupt:
-                for segment in segments:  # one of them, which must be named
-                    with explained(segment), self._cache.hold_beside([segment], name):
-                        pass
-                raise
+        with self._cache.hold_beside(segments, name) as paths:
             yield paths
 
     @property
@@ -235,18 +228,6 @@ class MetricSegments:
             while len(self._known) > 1 and sum(len(one.series) for _, one in self._known.values()) > MOST_SERIES:
                 self._known.popitem(last=False)
             return found
-
-    @contextmanager
-    def _hold(self, scan: Scan, segments: Sequence[Segment]) -> Iterator[Held]:
-        with ExitStack() as stack:
-            try:
-                held = stack.enter_context(self._cache.hold(scan, segments))
-            except Corrupt:
-                for segment in segments:
-                    with explained(segment), self._cache.hold(scan, [segment]):
-                        pass
-                raise
-            yield held
 
     def _footprint(self, segment: Segment, held: Held) -> Footprint:
         key = segment.organization, segment.id

@@ -1,4 +1,4 @@
-"""What workers give to a query of metrics, piece by piece: vectors, partials, samples, and rows of listings.
+"""What operators on series give, piece by piece: vectors, partials, samples, and rows of listings.
 
 In one process pieces are handed on as they are; over HTTP each is one row of an Arrow stream: a JSON header, and arrays
 as their bytes. What always holds: a piece read back has the same bits.
@@ -6,9 +6,9 @@ as their bytes. What always holds: a piece read back has the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import orjson
@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.labels import Labels
-from lakerunner.query.account import Account
 from lakerunner.series.arrays import Floats, Objects
 from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint, points_of
 from lakerunner.series.notes import Note
@@ -57,18 +56,6 @@ class Piece:
             case Partial(_, arrays, histograms):
                 return sum(array.size for array in arrays.values()) + sum(map(points_of, histograms.values()))
         return 0
-
-
-class Pieces(Protocol):
-    """An Answer (query/answer.py) of pieces. One thread reads it, any thread may close it."""
-
-    @property
-    def account(self) -> Account: ...
-
-    def pieces(self) -> Iterator[Piece]:
-        """Once."""
-
-    def close(self) -> None: ...
 
 
 def to_batch(piece: Piece) -> pa.RecordBatch:

@@ -1,0 +1,227 @@
+"""What workers do for PromQL: evaluate a fragment over a part of the series, or give its samples.
+
+Comes from promql/plan.py. What always holds: pieces of the parts, folded in the order of the parts, are what the
+fragment gives over all series at once, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from lakerunner.model.errors import TooLarge
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.printer import expression_text
+from lakerunner.promql.selection import Selection
+from lakerunner.series.aggregations import SPLITS
+from lakerunner.series.bounds import Bounds, too_many_samples
+from lakerunner.series.evaluation.blocks import BlockEvaluation
+from lakerunner.series.evaluation.joined import joined_samples, joined_vectors
+from lakerunner.series.evaluation.names import distinct_series
+from lakerunner.series.evaluation.tiers import Guarded, guard
+from lakerunner.series.evaluation.written import expression_from, expression_json
+from lakerunner.series.expression import Aggregate, Expression, Selector
+from lakerunner.series.notes import Notes
+from lakerunner.series.operator import SeriesOperator
+from lakerunner.series.pieces import Piece, Untiered
+from lakerunner.series.rolled import NotTiered, Rolled
+from lakerunner.series.values import Partial, Samples, Steps, Vector
+
+T = TypeVar("T")
+Blocks = Iterable[Callable[[], T]]
+
+
+class MetricSeries(Protocol):
+    """The series of one unit, as whoever reads segments hands them in (query/metrics/unit_series.py)."""
+
+    @property
+    def from_windows(self) -> bool:
+        """Whether rollups are read in the place of raw points somewhere."""
+
+    def samples(self, selection: Selection) -> Blocks[Samples]:
+        """Give blocks of samples, each read when it is called: each series is in one of them, whole."""
+
+    def windows(self, selection: Selection, facts: Sequence[str], limit: Bounds) -> Blocks[Rolled]:
+        """Likewise as windows, with these facts of them. NotTiered where windows cannot stand for the samples."""
+
+    def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
+        """Give the result of each call, in their order; several run at once."""
+
+    def check(self) -> None:
+        """Raise if no one waits for the results any more."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one query may hold: series of an answer, samples and values in memory at once."""
+
+    max_series: int = 200_000
+    max_samples: int = 50_000_000
+
+    def check(self, series: int, points: int) -> None:
+        if points > self.max_samples:
+            raise too_many_samples(self.max_samples)
+        if series > self.max_series:
+            raise self.too_many_series()
+
+    def too_many_series(self) -> TooLarge:
+        return TooLarge(
+            f"more than {self.max_series:,} series (metrics_max_series): add matchers, or aggregate them, "
+            "as in sum by (job) (...)"
+        )
+
+
+NO_LIMITS = Limits(1 << 62, 1 << 62)
+
+
+@dataclass(frozen=True)
+class SeriesFragment(SeriesOperator):
+    """Evaluate an expression of one selector (series/evaluation/fragments.py): vectors, or partials of an aggregation.
+    `selection` None: no step looks at a sample."""
+
+    name = "series"
+
+    expression: Expression
+    steps: Steps
+    selection: Selection | None
+    lookback: int
+    delayed_names: bool = False
+    limits: Limits = NO_LIMITS
+
+    @property
+    def text(self) -> str:
+        return expression_text(self.expression)
+
+    @property
+    def guarded(self) -> Guarded:
+        """Which rollups give the same results."""
+        return guard(self.expression, self.steps, FUNCTIONS)
+
+    def run(self, series: MetricSeries) -> Iterator[Piece]:
+        if self.selection is None:
+            return
+        evaluation = self._evaluation(series.check)
+        if not series.from_windows:
+            yield from _flat(
+                series.each(partial(_of_samples, evaluation, one) for one in series.samples(self.selection))
+            )
+            return
+        heart = self.guarded.heart
+        if heart is None:
+            raise ValueError("a unit with tiles that no tier serves")
+        try:
+            windows = series.windows(self.selection, heart.facts, Bounds(self.limits.max_samples))
+            yield from _flat(series.each(partial(_of_windows, evaluation, heart, one) for one in windows))
+        except NotTiered as error:
+            yield Piece(Untiered(str(error)))
+
+    def check_points(self, points: int) -> None:
+        self.limits.check(0, points)
+
+    def fold(self, pieces: Sequence[Piece], notes: Notes) -> Vector:
+        """Put the pieces of all parts together, in the order of the parts."""
+        for piece in pieces:
+            notes.add(piece.notes)
+        if isinstance(self.expression, Aggregate):
+            partials = [piece.value for piece in pieces if isinstance(piece.value, Partial)]
+            if not partials:
+                return joined_vectors((), len(self.steps))
+            return SPLITS[self.expression.op].fold(self.expression, partials, notes)
+        vectors = [piece.value for piece in pieces if isinstance(piece.value, Vector)]
+        self.limits.check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
+        vector = joined_vectors(vectors, len(self.steps))
+        return vector if self.delayed_names else distinct_series(self.expression, vector, FUNCTIONS)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "expression": expression_json(self.expression),
+            "steps": [self.steps.start, self.steps.end, self.steps.step],
+            "selection": self.selection and self.selection.to_json(),
+            "lookback": self.lookback,
+            "delayed_names": self.delayed_names,
+            "limits": [self.limits.max_series, self.limits.max_samples],
+        }
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> SeriesFragment:
+        selection = given["selection"]
+        return cls(
+            expression_from(given["expression"]),
+            Steps(*given["steps"]),
+            selection and Selection.from_json(selection),
+            given["lookback"],
+            given["delayed_names"],
+            Limits(*given["limits"]),
+        )
+
+    def lines(self) -> Iterator[str]:
+        what = "partials of" if isinstance(self.expression, Aggregate) else "series of"
+        yield f"{what} {self.text}"
+        yield steps_text(self.steps)
+
+    def _evaluation(self, check: Callable[[], None]) -> BlockEvaluation:
+        bounds = Bounds(self.limits.max_samples, check)
+        return BlockEvaluation(self.expression, self.steps, FUNCTIONS, self.lookback, self.delayed_names, bounds)
+
+
+@dataclass(frozen=True)
+class FetchSamples(SeriesOperator):
+    """Give the samples as they are."""
+
+    name = "samples"
+
+    selection: Selection
+    limits: Limits = NO_LIMITS
+
+    @property
+    def text(self) -> str:
+        return expression_text(Selector(self.selection.matchers))
+
+    def run(self, series: MetricSeries) -> Iterator[Piece]:
+        def piece(block: Callable[[], Samples]) -> Piece:
+            series.check()
+            return Piece(block())
+
+        yield from series.each(partial(piece, one) for one in series.samples(self.selection))
+
+    def check_points(self, points: int) -> None:
+        self.limits.check(0, points)
+
+    def fold(self, pieces: Sequence[Piece], _notes: Notes) -> Samples:
+        samples = joined_samples([piece.value for piece in pieces if isinstance(piece.value, Samples)])
+        self.limits.check(len(samples), len(samples.times))
+        return samples
+
+    def to_json(self) -> dict[str, Any]:
+        limits = [self.limits.max_series, self.limits.max_samples]
+        return {"selection": self.selection.to_json(), "limits": limits}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> FetchSamples:
+        return cls(Selection.from_json(given["selection"]), Limits(*given["limits"]))
+
+    def lines(self) -> Iterator[str]:
+        yield f"samples of {self.text}"
+
+
+def steps_text(steps: Steps) -> str:
+    if len(steps) == 1:
+        return f"at {steps.start} ms"
+    return f"from {steps.start} to {steps.last} ms, {len(steps)} steps of {steps.step} ms"
+
+
+def _of_samples(evaluation: BlockEvaluation, block: Callable[[], Samples]) -> list[Piece]:
+    evaluation.bounds.check()
+    return list(evaluation.of_samples(block()))
+
+
+def _of_windows(evaluation: BlockEvaluation, heart: Any, block: Callable[[], Rolled]) -> list[Piece]:
+    evaluation.bounds.check()
+    return list(evaluation.of_windows(heart, block()))
+
+
+def _flat(lists: Iterable[list[Piece]]) -> Iterator[Piece]:
+    for pieces in lists:
+        yield from pieces

@@ -1,0 +1,71 @@
+"""The series of one unit: its segments as Prometheus sees them, handed to operators on series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from threading import Event
+from typing import Protocol, TypeVar
+
+from lakerunner.model.segment import Segment
+from lakerunner.model.tiling import Tiles
+from lakerunner.plan.plan import Shard
+from lakerunner.promql.selection import Selection
+from lakerunner.query.account import Account, total
+from lakerunner.query.failures import cancelled
+from lakerunner.query.metrics.segments import MetricSegments
+from lakerunner.series.bounds import Bounds
+from lakerunner.series.rolled import Rolled
+from lakerunner.series.values import Samples
+
+T = TypeVar("T")
+
+
+class _Accounted(Protocol):
+    @property
+    def account(self) -> Account: ...
+
+
+class UnitSeries:
+    """The MetricSeries of promql/operators.py. `tiles`: which tier is read where; none: raw points."""
+
+    def __init__(
+        self, metrics: MetricSegments, segments: Sequence[Segment], shard: Shard, tiles: Tiles, stopped: Event
+    ) -> None:
+        self.metrics = metrics
+        self.segments = tuple(segments)
+        self.tiles = tiles
+        self._shard = shard
+        self._stopped = stopped
+        self._blocks: list[_Accounted] = []
+        self._read = 0
+
+    @property
+    def account(self) -> Account:
+        return total(blocks.account for blocks in self._blocks) + Account(read=self._read)
+
+    @property
+    def from_windows(self) -> bool:
+        return bool(self.tiles)
+
+    def samples(self, selection: Selection) -> Iterator[Callable[[], Samples]]:
+        blocks = self.metrics.samples(self.segments, replace(selection, shard=self._shard))
+        self._blocks.append(blocks)
+        return blocks.parts()
+
+    def windows(self, selection: Selection, facts: Sequence[str], limit: Bounds) -> Iterator[Callable[[], Rolled]]:
+        own = replace(selection, shard=self._shard)
+        blocks = self.metrics.windows(self.segments, own, self.tiles, facts, limit)
+        self._blocks.append(blocks)
+        return blocks.parts()
+
+    def each(self, calls: Iterable[Callable[[], T]]) -> Iterator[T]:
+        return self.metrics.each(calls)
+
+    def check(self) -> None:
+        if self._stopped.is_set():
+            raise cancelled()
+
+    def read_all(self) -> None:
+        """Count the segments as read: a listing looks at all of them."""
+        self._read = len(self.segments)

@@ -1,0 +1,100 @@
+"""A fragment over blocks of series: each block is evaluated as it comes, by parts that fit into memory.
+
+Comes in: a fragment (series/evaluation/fragments.py), and blocks of samples or of windows. Goes out: pieces. What
+always holds: the series of a block are evaluated in parts whose values are at most POINTS_AT_ONCE, whatever the number
+of series and steps. The cut depends on the data and the fragment alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from lakerunner.series.aggregations import SPLITS
+from lakerunner.series.bounds import Bounds
+from lakerunner.series.evaluation.evaluate import Evaluator, most_steps
+from lakerunner.series.evaluation.tiers import Heart, evaluated, with_given
+from lakerunner.series.expression import Aggregate, Call, Expression, Matcher, parts
+from lakerunner.series.function import Function
+from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS
+from lakerunner.series.notes import Notes
+from lakerunner.series.pieces import Piece
+from lakerunner.series.rolled import Rolled
+from lakerunner.series.values import NO_SAMPLES, Samples, Steps, Vector
+
+POINTS_AT_ONCE = 8_000_000
+S = TypeVar("S", Samples, Rolled)
+
+
+@dataclass(frozen=True)
+class BlockEvaluation:
+    """How a fragment is evaluated: an Aggregate gives partials, any other expression vectors. `delayed_names`: metric
+    names are removed when the whole evaluation ends, not at once."""
+
+    expression: Expression
+    steps: Steps
+    functions: Mapping[str, Function]
+    lookback: int
+    delayed_names: bool
+    bounds: Bounds
+
+    def of_samples(self, block: Samples) -> Iterator[Piece]:
+        return (self._piece(part) for part in self._parts(block))
+
+    def of_windows(self, heart: Heart, block: Rolled) -> Iterator[Piece]:
+        """Evaluate the heart from windows, and the rest of the fragment over what they give."""
+        if heart.how is None:
+            return self.of_samples(block.latest())
+        return (self._heart_piece(heart, part) for part in self._parts(block.of_samples()))
+
+    def _parts(self, block: S) -> Iterator[S]:
+        """Cut a block into series that are evaluated at once."""
+        each = HISTOGRAM_POINTS if self._makes_histograms(self.expression) else 1
+        at_once = max(1, POINTS_AT_ONCE // (each * most_steps(self.expression, self.steps)))
+        if len(block) <= at_once:
+            yield block
+            return
+        for first in range(0, len(block), at_once):
+            yield block.between(first, min(first + at_once, len(block)))
+
+    def _makes_histograms(self, expression: Expression) -> bool:
+        made = isinstance(expression, Call) and self.functions[expression.function].makes_histograms
+        return made or any(map(self._makes_histograms, parts(expression)))
+
+    def _heart_piece(self, heart: Heart, windows: Rolled) -> Piece:
+        self.bounds.hold(len(windows), len(heart.steps or ()))
+        notes = Notes()
+        vector = evaluated(heart, windows, self.functions, notes, Bounds(self.bounds.max_points))
+        rest = replace(self, expression=with_given(self.expression, heart))
+        piece = rest._piece(NO_SAMPLES, (vector,))
+        return replace(piece, notes=(*notes.all(), *piece.notes))
+
+    def _piece(self, block: Samples, given: Sequence[Vector] = ()) -> Piece:
+        evaluator = Evaluator(
+            _Block(block),
+            self.functions,
+            lookback=self.lookback,
+            given=given,
+            bounds=self.bounds,
+            delayed_names=self.delayed_names,
+        )
+        expression = self.expression
+        inner = expression.inner if isinstance(expression, Aggregate) else expression
+        vector = evaluator.evaluate(inner, self.steps)
+        if not isinstance(vector, Vector):
+            raise TypeError(f"a fragment gives a vector, not {type(vector).__name__}")
+        if not isinstance(expression, Aggregate):
+            return Piece(vector.occupied(), evaluator.notes.all())
+        partial = SPLITS[expression.op].partial(expression, vector, evaluator.notes)
+        return Piece(partial, evaluator.notes.all())
+
+
+class _Block:
+    """The source of a fragment: its one selector gets these samples."""
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples = samples
+
+    def select(self, matchers: tuple[Matcher, ...], start: int, end: int) -> Samples:  # noqa: ARG002
+        return self._samples
