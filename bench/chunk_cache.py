@@ -37,13 +37,14 @@ from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
+from lakerunner.plan.plan import Leaf
 from lakerunner.plan.scan import Contains, Equals, Scan, id_column
-from lakerunner.plan.sql import Leaf
+from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.sandbox.pool import Sandboxes
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 from servers.seaweedfs import seaweedfs
 
@@ -98,7 +99,7 @@ def whole(store: ObjectStore, segments: list[Segment], directory: Path) -> float
 
 
 def ask(worker: QueryWorker, asked: Asked, segments: list[Segment]) -> Account:
-    answer = worker.run(WorkUnit(ORGANIZATION, Leaf(asked.scan, asked.sql), tuple(segments)))
+    answer = worker.run(Unit(ORGANIZATION, Leaf(asked.scan, SqlRows(asked.sql)), tuple(segments)))
     list(answer)
     return answer.account
 

@@ -22,7 +22,7 @@ import orjson
 
 from lakerunner.api.formats.prometheus_json import result_json
 from lakerunner.model.labels import Labels, labels_of
-from lakerunner.query.metrics.answer import Group
+from lakerunner.query.series_answer import Group
 from lakerunner.series.values import Steps, Vector
 
 BEGAN_MS = 1_435_781_430_781

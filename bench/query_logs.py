@@ -29,7 +29,7 @@ from typing import Any
 import duckdb
 
 from _lake import OPENING_NS, ORGANIZATION, BenchLake, bench_lake, tended_lake
-from lakerunner.query.engine import Engine, Question
+from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
 from lakerunner.services.parts import open_engine, open_worker
 from lakerunner.settings import Settings
@@ -60,11 +60,11 @@ class Queried:
 
     name: str
     lake: BenchLake
-    engine: Engine
-    keeping: Engine
+    engine: SqlQueries
+    keeping: SqlQueries
 
 
-def asked(engine: Engine, sql: str) -> list[dict[str, Any]]:
+def asked(engine: SqlQueries, sql: str) -> list[dict[str, Any]]:
     return [row for batch in engine.sql(ORGANIZATION, Question(sql, OPENING_NS)) for row in batch.to_pylist()]
 
 
@@ -86,7 +86,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, answer
 
 
-def first_and_all(engine: Engine, sql: str) -> tuple[float, float, int]:
+def first_and_all(engine: SqlQueries, sql: str) -> tuple[float, float, int]:
     began = time.perf_counter()
     answer = engine.sql(ORGANIZATION, Question(sql, OPENING_NS))
     first, rows = 0.0, 0

@@ -43,11 +43,12 @@ from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.cache import SegmentCache
+from lakerunner.query.engine import Engine
 from lakerunner.query.failures import Limits
 from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.answer import MetricsQuestion
-from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.metrics.queries import MetricQueries
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
@@ -102,11 +103,11 @@ class Asking:
     sandboxes: Sandboxes
 
     @contextmanager
-    def engine(self) -> Iterator[MetricsEngine]:
+    def engine(self) -> Iterator[MetricQueries]:
         """With a worker that knows nothing yet."""
         metrics = MetricSegments(self.cache)
         worker = QueryWorker(self.cache, self.sandboxes, metrics=metrics)
-        yield MetricsEngine(KnownSegments(self.lake), OneWorker(worker))
+        yield MetricQueries(Engine(KnownSegments(self.lake), OneWorker(worker)))
         metrics.close()
 
 
@@ -137,15 +138,15 @@ def measured(asking: Asking, text: str, days: int, steps: Steps, repeat: int) ->
     return good
 
 
-def timed(engine: MetricsEngine, text: str, steps: Steps, raw: bool) -> tuple[float, float]:
+def timed(engine: MetricQueries, text: str, steps: Steps, raw: bool) -> tuple[float, float]:
     """Wall and CPU ms."""
     wall, cpu = time.perf_counter(), time.process_time()
     ask(engine, text, steps, raw)
     return 1000 * (time.perf_counter() - wall), 1000 * (time.process_time() - cpu)
 
 
-def ask(engine: MetricsEngine, text: str, steps: Steps, raw: bool) -> tuple[Vector, str]:
-    answer = engine.promql(ORGANIZATION, MetricsQuestion(text, steps, False, OPENING * NS, raw=raw))
+def ask(engine: MetricQueries, text: str, steps: Steps, raw: bool) -> tuple[Vector, str]:
+    answer = engine.promql(ORGANIZATION, PromqlQuestion(text, steps, False, OPENING * NS, raw=raw))
     (group,) = answer
     assert isinstance(group.value, Vector)
     assert group.value.present.any()

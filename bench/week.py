@@ -41,9 +41,9 @@ from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.ingest import BoxResult
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.account import Account
-from lakerunner.query.engine import Question
-from lakerunner.query.metrics.answer import MetricsQuestion
+from lakerunner.query.sql import Question
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.values import Steps
 from lakerunner.services.ingest import commit_of
@@ -178,7 +178,7 @@ def _sql(engine: Any, text: str, week: Week) -> tuple[Any, Account]:
 
 
 def _promql(engine: Any, text: str, steps: Steps, week: Week) -> tuple[Any, Account]:
-    answer = engine.promql(ORGANIZATION, MetricsQuestion(text, steps, False, week.end_ns))
+    answer = engine.promql(ORGANIZATION, PromqlQuestion(text, steps, False, week.end_ns))
     (group,) = list(answer)
     vector = group.value
     rows = {

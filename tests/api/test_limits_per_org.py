@@ -28,7 +28,7 @@ from lakerunner.model.errors import Busy, Unavailable, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Question
+from lakerunner.query.sql import Question
 from servers.lake import wait_until
 from suites.leaving import leaving
 

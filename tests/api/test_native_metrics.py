@@ -17,7 +17,7 @@ from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import NAME
 from lakerunner.model.time import TimeRange
 from lakerunner.query.account import Account, Missing
-from lakerunner.query.metrics.answer import Group
+from lakerunner.query.series_answer import Group
 from lakerunner.series.values import Steps, Vector
 from suites.leaving import leaving
 from suites.metrics_lake import ScriptedLake, ScriptedMetrics, metrics_server, sample_lake, with_groups

@@ -22,7 +22,7 @@ from lakerunner.model.segment import Picked
 from lakerunner.model.time import TimeRange
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Question
+from lakerunner.query.sql import Question
 from servers.lake import wait_until
 from suites.leaving import leaving
 

@@ -18,7 +18,7 @@ from lakerunner.model.labels import NAME, labels_of
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.time import TimeRange
 from lakerunner.query.account import Account, Missing
-from lakerunner.query.metrics.answer import Group
+from lakerunner.query.series_answer import Group
 from lakerunner.series.values import Steps, Vector
 from suites.leaving import leaving
 from suites.metrics_lake import (

@@ -16,7 +16,7 @@ from lakerunner.api.formats.metric_events import group_events
 from lakerunner.api.formats.prometheus_json import result_json, stamp
 from lakerunner.api.formats.series_rows import Texts, rows_of_vector, written_rows
 from lakerunner.model.labels import labels_of
-from lakerunner.query.metrics.answer import Group
+from lakerunner.query.series_answer import Group
 from lakerunner.series.histograms.histogram import Buckets, Histogram
 from lakerunner.series.values import Samples, Scalar, Steps, String, Vector
 

@@ -17,12 +17,11 @@ from lakerunner.model.organization import Organization
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.engine import MetricsEngine
 from lakerunner.query.workers import OneWorker
 from pipeline.remote_write_oracle import framed, message_type, raw_of
 from query.sample_lake import HOUR, OTHER, OWN, START, Lake
 from suites.metrics_lake import metrics_server
+from suites.queries import metric_queries
 from suites.scripted import events_of
 
 NOW = START + HOUR
@@ -36,7 +35,7 @@ INSTANCE = {"instance": "cart-1", "job": "shop/cart"}
 class Served:
     def __init__(self, directory: Path) -> None:
         self.lake = Lake(directory)
-        self.engine = MetricsEngine(KnownSegments(self.lake), OneWorker(self.lake.worker()))
+        self.engine = metric_queries(self.lake, OneWorker(self.lake.worker()))
         self.url = ""
 
     def add(self, raw: Raw, organization: UUID = OWN) -> None:

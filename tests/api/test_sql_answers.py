@@ -19,7 +19,7 @@ from lakerunner.lakeql.describe import COLUMN_MEANINGS, TABLE_MEANINGS
 from lakerunner.lakeql.tables import TABLES
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import Organization
-from lakerunner.query.engine import Engine
+from lakerunner.query.sql import SqlQueries
 from query.sample_lake import FULL_SHRED, HOUR, NOW, OTHER, OWN, START, Lake, answer_of, random_records
 from suites.scripted import Scripted, ScriptedEngine, events_of, sql_server
 
@@ -40,18 +40,18 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def engine(lake: Lake) -> Engine:
+def engine(lake: Lake) -> SqlQueries:
     return lake.engine()
 
 
 @pytest.fixture(scope="module")
-def url(engine: Engine) -> Iterator[str]:
+def url(engine: SqlQueries) -> Iterator[str]:
     with sql_server(engine, Organization(OWN, "own"), lambda: NOW) as base:
         yield f"{base}/api/v1/sql"
 
 
 @pytest.fixture(scope="module")
-def expected(engine: Engine) -> pa.Table:
+def expected(engine: SqlQueries) -> pa.Table:
     return answer_of(engine, ROWS)
 
 
@@ -120,7 +120,7 @@ def test_a_wrong_query_is_refused_with_its_position_in_every_format(url: str) ->
         assert response.json()["error"]["position"] == {"line": 2, "column": 2}
 
 
-def test_tables_say_every_column_with_its_type_and_meaning(url: str, engine: Engine) -> None:
+def test_tables_say_every_column_with_its_type_and_meaning(url: str, engine: SqlQueries) -> None:
     tables = {table["name"]: table for table in httpx.get(f"{url}/tables").json()["tables"]}
     assert list(tables) == ["logs", "metrics", "spans"]
     shown = answer_of(engine, "SELECT * FROM logs LIMIT 0").schema.names

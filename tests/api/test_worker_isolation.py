@@ -15,9 +15,12 @@ from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.worker import KEY_HEADER
 from lakerunner.lakeql import compile_sql
-from lakerunner.query.metrics.selection import Selection
-from lakerunner.query.metrics.unit import Fetch, List, MetricsUnit
-from lakerunner.query.unit import WorkUnit
+from lakerunner.plan.operator import Operator
+from lakerunner.plan.plan import Leaf
+from lakerunner.promql.operators import FetchSamples
+from lakerunner.promql.selection import Selection
+from lakerunner.query.metrics.list_series import ListSeries
+from lakerunner.query.unit import Unit
 from lakerunner.series.expression import Matcher
 from lakerunner.services.processes import worker_routes
 from lakerunner.settings import load_settings
@@ -62,14 +65,17 @@ def unit_of(tenant: Tenant) -> dict[str, Any]:
     sql = "SELECT service_name, message, organization_id, collector FROM logs"
     (leaf,) = compile_sql(sql, tenant.organization.id, START).leaves
     logs = tuple(segment for segment in tenant.segments[0] if segment.signal == "logs")
-    unit: dict[str, Any] = json.loads(WorkUnit(tenant.organization.id, leaf, logs).to_bytes())
+    unit: dict[str, Any] = json.loads(Unit(tenant.organization.id, leaf, logs).to_bytes())
     return unit
 
 
-def metrics_unit_of(tenant: Tenant, task: Fetch | List) -> dict[str, Any]:
-    everything = Selection((Matcher("__name__", "!=", ""),), START // 1_000_000 - 1, (START + 2 * HOUR) // 1_000_000)
+EVERYTHING = Selection((Matcher("__name__", "!=", ""),), START // 1_000_000 - 1, (START + 2 * HOUR) // 1_000_000)
+
+
+def metrics_unit_of(tenant: Tenant, operator: Operator) -> dict[str, Any]:
+    assert EVERYTHING.scan
     metrics = tuple(segment for segment in tenant.segments[0] if segment.signal == "metrics")
-    unit: dict[str, Any] = json.loads(MetricsUnit(tenant.organization.id, metrics, everything, task).to_bytes())
+    unit: dict[str, Any] = json.loads(Unit(tenant.organization.id, Leaf(EVERYTHING.scan, operator), metrics).to_bytes())
     return unit
 
 
@@ -105,8 +111,14 @@ def test_anothers_segment_under_ones_own_name_is_not_there(worker: Worker) -> No
     assert [word for word in told_of(BASIL, response) if word not in json.dumps(forged)] == []
 
 
-@pytest.mark.parametrize("task", [Fetch(), List("series", 100), List("exemplars", 100), List("metadata", 100)])
-def test_a_unit_of_metrics_reads_what_is_its_organizations(worker: Worker, task: Fetch | List) -> None:
+@pytest.mark.parametrize(
+    "task",
+    [
+        FetchSamples(EVERYTHING),
+        *(ListSeries(what, EVERYTHING, 100) for what in ("series", "exemplars", "metadata")),  # type: ignore[arg-type]
+    ],
+)
+def test_a_unit_of_metrics_reads_what_is_its_organizations(worker: Worker, task: Operator) -> None:
     """With both tenants' series known to the worker."""
     for tenant in (AMBER, BASIL):
         whole = worker.run(metrics_unit_of(tenant, task))

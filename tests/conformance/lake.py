@@ -3,7 +3,8 @@ remote-write objects, and Prometheus' API is asked over HTTP, behind which three
 work out a third of the series each.
 
 Each state's samples come in three objects, which become segments of their own: every series is in two of them, its
-earlier half in one and its later half in another. `shard_rows` and `_SHARDS` let so few rows be cut into parts at all.
+earlier half in one and its later half in another. `shard_rows` and `most_shards` let so few rows be cut
+into parts at all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from pathlib import Path
 from uuid import UUID
 
 import httpx
-import pytest
 
 from conformance.http_subject import Address, HttpSubject
 from conformance.remote_write import request_of
@@ -37,8 +37,6 @@ from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_group
-from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.engine import MetricsEngine
 from lakerunner.services.ground import now_ns
 from lakerunner.services.parts import authenticator, open_key_cache, open_query_limits
 from lakerunner.settings import load_settings
@@ -46,6 +44,7 @@ from pipeline.remote_write_oracle import framed
 from servers.lake import Process, lakerunner
 from servers.ports import free_ports
 from servers.spark import spark_session
+from suites.queries import metric_queries
 
 PARTS = 3
 WORKERS = 3
@@ -111,17 +110,15 @@ def _served(directory: Path, index: Index, workers: Sequence[str], delayed_names
     values = {"home": directory, "org_queries_per_second": 1e6, "key_cache_seconds": 3600.0}
     settings = load_settings({}, values)
     remote = RemoteWorkers(Addresses(lookups(",".join(workers))), _WORKER_KEY, 120)
-    engine = MetricsEngine(KnownSegments(index), remote, shard_rows=1, delayed_names=delayed_names)
+    engine = metric_queries(index, remote, shard_rows=1, most_shards=WORKERS, delayed_names=delayed_names)
     who = authenticator(open_key_cache(settings, index), "0.0.0.0")  # where a key is needed
     most = MetricsLimits(settings.query_seconds, settings.metrics_max_series)
     api = PrometheusApi(engine, who, now_ns, open_query_limits(settings), most, lambda: True)
     server = HttpServer(build_app(api.routes()), bind("127.0.0.1", 0), print)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakerunner.query.metrics.engine._SHARDS", WORKERS)
-        server.start()
-        yield server
-        server.stop()
-        remote.close()
+    server.start()
+    yield server
+    server.stop()
+    remote.close()
 
 
 @contextmanager

@@ -24,12 +24,11 @@ from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
-from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.answer import MetricsQuestion
-from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.series.values import Steps, Vector
 from servers.lake import Lake, query_api
 from suites.cluster import HOUR_NS, METRIC_HOURS, SERIES, START_NS, Cluster, cluster
+from suites.queries import metric_queries
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 OWN = DEFAULT_ORGANIZATION.id
@@ -137,9 +136,9 @@ def test_parts_of_series_on_all_three(lake: Tiered) -> None:
     """As a query over many rows is cut: each worker has some of the series; two of them then have all."""
     workers = RemoteWorkers(Addresses(lookups(",".join(lake.cluster.urls))), lake.cluster.secrets[0], 60)
     with closing(workers):
-        engine = MetricsEngine(KnownSegments(lake.index), workers, shard_rows=50)
+        engine = metric_queries(lake.index, workers, shard_rows=50)
         steps = Steps((START + HOUR) * 1000, (END - HOUR) * 1000, FIVE * 1000)
-        question = MetricsQuestion("max_over_time(served_total[5m])", steps, False, END * 10**9)
+        question = PromqlQuestion("max_over_time(served_total[5m])", steps, False, END * 10**9)
         found = []
         for raw in (False, True):
             answer = engine.promql(OWN, replace(question, raw=raw))

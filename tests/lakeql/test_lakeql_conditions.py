@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.patterns import MOST_LITERALS, like_literals, regex_literals
 from lakerunner.model.text_index import fold
+from lakerunner.plan.plan import Plan
 from lakerunner.plan.scan import (
     Attribute,
     Condition,
@@ -29,7 +30,6 @@ from lakerunner.plan.scan import (
     attribute_column,
     id_column,
 )
-from lakerunner.plan.sql import SqlPlan
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 MAPS = {"attributes": "attributes", "resource_attributes": "resource_attrs", "scope_attributes": "scope_attrs"}
@@ -110,7 +110,7 @@ def rows_of(scan: Scan, kept: list[int]) -> str:
     return f"SELECT {', '.join(shown) or 'NULL AS no_column'} FROM base WHERE fingerprint IN ({rows})"
 
 
-def run(database: duckdb.DuckDBPyConnection, plan: SqlPlan, *, pruned: bool) -> Counter[tuple[object, ...]]:
+def run(database: duckdb.DuckDBPyConnection, plan: Plan, *, pruned: bool) -> Counter[tuple[object, ...]]:
     """Each leaf over the rows that its scan must give, then the coordinator's SQL over what they give."""
     for leaf in plan.leaves:
         scan, conditions = leaf.scan, leaf.scan.conditions if pruned else ()
@@ -118,11 +118,11 @@ def run(database: duckdb.DuckDBPyConnection, plan: SqlPlan, *, pruned: bool) -> 
         database.execute(f"DROP TABLE IF EXISTS {scan.relation}")
         database.execute(f"CREATE TEMP VIEW {scan.relation} AS {rows_of(scan, kept)}")
         try:
-            database.register("of_leaf", database.sql(leaf.sql).to_arrow_table())
+            database.register("of_leaf", database.sql(leaf.operator.sql).to_arrow_table())
         finally:
             database.execute(f"DROP VIEW {scan.relation}")
         database.execute(f"CREATE TEMP TABLE {scan.relation} AS SELECT * FROM of_leaf")
-    return Counter(database.execute(plan.sql).fetchall())
+    return Counter(database.execute(plan.finish.sql).fetchall())
 
 
 def quoted(text: str) -> str:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.lakeql.explain import Wanted, read_statement
+from lakerunner.lakeql.explain import read_statement
+from lakerunner.plan.explain import Explain
 
 
 @pytest.mark.parametrize(
     ("text", "wanted", "query"),
     [
-        ("SELECT 1", Wanted.ROWS, "SELECT 1"),
-        ("EXPLAIN SELECT 1", Wanted.PLAN, "        SELECT 1"),
-        ("explain analyze select 1", Wanted.MEASURED, "                select 1"),
-        ("\n-- why?\n/* so\n*/ Explain\n\tAnalyze(SELECT 1)", Wanted.MEASURED, None),
-        ("EXPLAIN/**/ANALYZE/**/SELECT 1", Wanted.MEASURED, "       /**/       /**/SELECT 1"),
-        ("EXPLAIN -- ANALYZE\nSELECT 1", Wanted.PLAN, "        -- ANALYZE\nSELECT 1"),
-        ("EXPLAINS SELECT 1", Wanted.ROWS, "EXPLAINS SELECT 1"),
-        ("SELECT 'EXPLAIN'", Wanted.ROWS, "SELECT 'EXPLAIN'"),
-        ("EXPLAIN", Wanted.PLAN, "       "),
-        ("", Wanted.ROWS, ""),
+        ("SELECT 1", Explain.NO, "SELECT 1"),
+        ("EXPLAIN SELECT 1", Explain.PLAN, "        SELECT 1"),
+        ("explain analyze select 1", Explain.ANALYZE, "                select 1"),
+        ("\n-- why?\n/* so\n*/ Explain\n\tAnalyze(SELECT 1)", Explain.ANALYZE, None),
+        ("EXPLAIN/**/ANALYZE/**/SELECT 1", Explain.ANALYZE, "       /**/       /**/SELECT 1"),
+        ("EXPLAIN -- ANALYZE\nSELECT 1", Explain.PLAN, "        -- ANALYZE\nSELECT 1"),
+        ("EXPLAINS SELECT 1", Explain.NO, "EXPLAINS SELECT 1"),
+        ("SELECT 'EXPLAIN'", Explain.NO, "SELECT 'EXPLAIN'"),
+        ("EXPLAIN", Explain.PLAN, "       "),
+        ("", Explain.NO, ""),
     ],
 )
-def test_prefix(text: str, wanted: Wanted, query: str | None) -> None:
+def test_prefix(text: str, wanted: Explain, query: str | None) -> None:
     statement = read_statement(text)
-    assert statement.wanted == wanted
+    assert statement.explain == wanted
     assert len(statement.query) == len(text)
     assert statement.query.count("\n") == text.count("\n")
     if query is not None:

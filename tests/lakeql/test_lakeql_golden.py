@@ -34,9 +34,9 @@ def described(sql: str) -> str:
         plan = compile_sql(sql, OWN, NOW, types=TYPES, parameters=json.loads(given[1]) if given else {})
     except UserError as error:
         return f"{type(error).__name__}: {error}"
-    leaves = [line for leaf in plan.leaves for line in (described_scan(leaf.scan), f"    {leaf.sql}")]
-    rounds = [f"rounds: {plan.rounds}"] if plan.rounds else []
-    return "\n".join([*leaves, *rounds, plan.sql])
+    leaves = [line for leaf in plan.leaves for line in (described_scan(leaf.scan), f"    {leaf.operator.sql}")]
+    rounds = [f"rounds: {plan.finish.rounds}"] if plan.finish.rounds else []
+    return "\n".join([*leaves, *rounds, plan.finish.sql])
 
 
 def described_scan(scan: Scan) -> str:

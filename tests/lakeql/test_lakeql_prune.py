@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.tables import LOGS_TABLE
 from lakerunner.model.time import ALL_TIME, MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.sql import SqlPlan
+from lakerunner.plan.plan import Plan
 from suites.bound import bound_types
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
@@ -42,7 +42,7 @@ def database() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def run(database: duckdb.DuckDBPyConnection, plan: SqlPlan, *, pruned: bool, parts: int) -> Counter[tuple[object, ...]]:
+def run(database: duckdb.DuckDBPyConnection, plan: Plan, *, pruned: bool, parts: int) -> Counter[tuple[object, ...]]:
     """Each leaf over so many parts of the rows, then the coordinator's SQL over all that they give."""
     for leaf in plan.leaves:
         scan, time = leaf.scan, leaf.scan.time if pruned else ALL_TIME
@@ -52,12 +52,16 @@ def run(database: duckdb.DuckDBPyConnection, plan: SqlPlan, *, pruned: bool, par
         for part in range(parts):
             rows = f"SELECT * FROM base WHERE {start} AND {end} AND fingerprint % {parts} = {part}"
             database.execute(f"DROP TABLE IF EXISTS {scan.relation}; CREATE OR REPLACE TEMP VIEW source AS {rows}")
-            given.append(database.sql(leaf.sql.replace(f'FROM "{scan.relation}"', "FROM source")).to_arrow_table())
+            given.append(
+                database.sql(leaf.operator.sql.replace(f'FROM "{scan.relation}"', "FROM source")).to_arrow_table()
+            )
         table = pa.concat_tables(given)
         database.register("given", table)
         database.execute(f"CREATE TEMP TABLE {scan.relation} AS SELECT * FROM given")
-    limits = plan.rounds if plan.rounds and plan.rounds.limit is not None else None
-    return Counter(database.execute(f"{plan.sql} LIMIT {limits.limit}" if limits else plan.sql).fetchall())
+    limits = plan.finish.rounds if plan.finish.rounds and plan.finish.rounds.limit is not None else None
+    return Counter(
+        database.execute(f"{plan.finish.sql} LIMIT {limits.limit}" if limits else plan.finish.sql).fetchall()
+    )
 
 
 WAYS = 15

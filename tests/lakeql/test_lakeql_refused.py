@@ -47,7 +47,7 @@ def test_positions_count_lines() -> None:
 
 def test_a_query_of_the_longest_length_is_read() -> None:
     sql = "SELECT 1" + " " * 92
-    assert compile_sql(sql, OWN, NOW, max_length=100).sql == "SELECT 1"
+    assert compile_sql(sql, OWN, NOW, max_length=100).finish.sql == "SELECT 1"
     with pytest.raises(TooLarge, match="101 characters, more than the 100 allowed"):
         compile_sql(sql + " ", OWN, NOW, max_length=100)
 
@@ -77,7 +77,7 @@ def test_what_duckdb_parses_as_a_deep_tree_is_bounded(sql: str, fits: bool) -> N
     plan = compile_sql(sql, OWN, NOW)
     bound_types().syntax.check(OWN, sql)
     with duckdb.connect() as connection:
-        for made in (plan.sql, *(leaf.sql for leaf in plan.leaves)):
+        for made in (plan.finish.sql, *(leaf.operator.sql for leaf in plan.leaves)):
             check_sql(connection, made, {leaf.scan.relation for leaf in plan.leaves})
 
 
@@ -108,7 +108,7 @@ def doubled(depth: int, kind: str) -> str:
 def test_a_query_of_too_many_relations_is_refused(sql: str, count: int | None) -> None:
     """Their planning cannot be interrupted; a name that is planned wherever it stands counts each time."""
     if count is None:
-        assert compile_sql(sql, OWN, NOW).sql
+        assert compile_sql(sql, OWN, NOW).finish.sql
     else:
         with pytest.raises(TooLarge, match=f"reads {count} relations, more than the 100 allowed"):
             compile_sql(sql, OWN, NOW)
@@ -127,7 +127,7 @@ def test_parameters_hold_no_more_than_a_text_could() -> None:
 def test_as_many_words_as_allowed_are_searched_for() -> None:
     words = " ".join(map(str, range(MAX_TERMS)))
     (leaf,) = compile_sql(f"SELECT 1 FROM logs WHERE search('{words}')", OWN, NOW).leaves
-    assert leaf.sql.count("contains(") == MAX_TERMS
+    assert leaf.operator.sql.count("contains(") == MAX_TERMS
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_as_many_words_as_allowed_are_searched_for() -> None:
 )
 def test_bounds_are_exact(sql: str, fits: bool) -> None:
     if fits:
-        assert compile_sql(sql, OWN, NOW).sql
+        assert compile_sql(sql, OWN, NOW).finish.sql
     else:
         with pytest.raises(UserError):
             compile_sql(sql, OWN, NOW)
@@ -168,4 +168,4 @@ def test_nul_is_refused() -> None:
 
 def test_the_own_organization_may_be_named_in_any_spelling() -> None:
     plan = compile_sql("SELECT 1 FROM logs WHERE organization_id = '1234000000004000-8000000000000000'", OWN, NOW)
-    assert f"= '{OWN}'" in plan.leaves[0].sql
+    assert f"= '{OWN}'" in plan.leaves[0].operator.sql

@@ -32,13 +32,13 @@ from lakerunner.pipeline.segments import make_segments
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
 from lakerunner.plan.scan import Condition
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import Limits
 from lakerunner.query.rows import json_rows
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.sql import Question
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
+from suites.queries import sql_queries
 
 EXPECTED = {"logs": otlp_oracle.expected, "metrics": metrics_oracle.expected, "traces": traces_oracle.expected}
 TYPES = {
@@ -57,7 +57,7 @@ class Lake:
         self.made: tuple[Segment, ...] = ()
         cache = SegmentCache(self.store, directory / "cache", 1 << 30)
         sandboxes = Sandboxes(Limits("500MB", 60.0, 1_000_000), threads=1, spill_directory=directory / "spill")
-        self.engine = Engine(self, OneWorker(QueryWorker(cache, sandboxes)), Coordinator(sandboxes))
+        self.engine = sql_queries(self, OneWorker(QueryWorker(cache, sandboxes)), sandboxes)
 
     @property
     def segments(self) -> Lake:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.plan.aggregate import SPLITTING, split_of
-from lakerunner.plan.sql import SqlPlan
+from lakerunner.plan.plan import Plan
 from lakerunner.query.sandbox.kernels import KERNELS
 from lakerunner.query.sandbox.macros import MACROS
 from suites.bound import bound_types
@@ -86,15 +86,17 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-def answer(database: duckdb.DuckDBPyConnection, plan: SqlPlan, table: pa.Table, parts: int) -> list[dict[str, object]]:
+def answer(database: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, parts: int) -> list[dict[str, object]]:
     (leaf,) = plan.leaves
     given = []
     database.register("base", table)
     for part in range(parts):
         database.execute(f"CREATE OR REPLACE TEMP VIEW source AS SELECT * FROM base WHERE part % {parts} = {part}")
-        given.append(database.sql(leaf.sql.replace(f'FROM "{leaf.scan.relation}"', "FROM source")).to_arrow_table())
+        given.append(
+            database.sql(leaf.operator.sql.replace(f'FROM "{leaf.scan.relation}"', "FROM source")).to_arrow_table()
+        )
     database.register(leaf.scan.relation, pa.concat_tables(given))
-    answered: list[dict[str, object]] = database.sql(plan.sql).to_arrow_table().to_pylist()
+    answered: list[dict[str, object]] = database.sql(plan.finish.sql).to_arrow_table().to_pylist()
     return sorted(answered, key=lambda row: str(row["service"]))
 
 

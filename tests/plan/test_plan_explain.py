@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.plan.explain import plan_lines
+from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
 from lakerunner.plan.scan import Attribute, Contains, Equals, Present, Scan
-from lakerunner.plan.sql import Leaf, Rounds, SqlPlan
+from lakerunner.plan.sql_rows import SqlRows
 
 START = 1_704_067_200_000_000_000  # 2024-01-01T00:00:00Z
 SCAN = Scan("scan_1", "logs", TimeRange(START, START + HOUR_NS + 5), ("timestamp", "message"))
 
 
 def rounds_line(rounds: Rounds) -> str:
-    return plan_lines(SqlPlan("SELECT 1", (Leaf(SCAN, "SELECT 2"),), rounds))[1].strip()
+    return plan_lines(Plan((Leaf(SCAN, SqlRows("SELECT 2")),), SqlFinish("SELECT 1", rounds)))[1].strip()
 
 
 def test_everything_a_plan_can_say() -> None:
@@ -30,8 +31,8 @@ def test_everything_a_plan_can_say() -> None:
             Present((Attribute("attributes", "it's"), Attribute("resource_attributes", "pod"))),
         ),
     )
-    plan = SqlPlan("SELECT *\nFROM scan_1", (Leaf(scan, "SELECT 1"),), Rounds(True, HOUR_NS, 0, 10, 5))
-    assert plan_lines(plan, {"scan_1": ["segments 3"]}) == [
+    plan = Plan((Leaf(scan, SqlRows("SELECT 1")),), SqlFinish("SELECT *\nFROM scan_1", Rounds(True, HOUR_NS, 0, 10, 5)))
+    assert plan_lines(plan, {plan.leaves[0]: ["segments 3"]}) == [
         "coordinator",
         "  in rounds, newest first, by whole buckets of 1 h, limit 10, offset 5",
         "  sql SELECT *\\nFROM scan_1",
@@ -58,5 +59,5 @@ def test_how_rounds_are_said() -> None:
 
 
 def test_what_goes_through_as_it_is() -> None:
-    lines = plan_lines(SqlPlan("SELECT 1", (Leaf(SCAN, "SELECT 2"),), passes=True))
+    lines = plan_lines(Plan((Leaf(SCAN, SqlRows("SELECT 2")),), SqlFinish("SELECT 1", passes=True)))
     assert lines[1:3] == ["  all at once", "  rows as the workers give them"]

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 from sample_lake import FULL_SHRED, HOUR, OTHER, START, Lake, Record, Shred, random_records
 
-from lakerunner.query.engine import Engine
+from lakerunner.query.sql import SqlQueries
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="session")
-def engine(lake: Lake) -> Engine:
+def engine(lake: Lake) -> SqlQueries:
     return lake.engine()
 
 

@@ -19,9 +19,10 @@ from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
+from lakerunner.plan.plan import Shard
+from lakerunner.promql.selection import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Samples
 

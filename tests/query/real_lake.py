@@ -18,13 +18,14 @@ from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.pipeline.steps import order
+from lakerunner.plan.plan import Leaf
 from lakerunner.plan.scan import Scan
-from lakerunner.plan.sql import Leaf
+from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.sandbox.pool import Sandboxes
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 
 SERVICES = ("cart", "checkout", "pay", "shop")
@@ -104,6 +105,6 @@ class Asking:
         self._worker = QueryWorker(cache, Sandboxes(limits, threads=2, spill_directory=directory / "spill"))
 
     def ask(self, scan: Scan, sql: str, segments: list[Segment]) -> tuple[pa.Table, Account]:
-        answer = self._worker.run(WorkUnit(OWN, Leaf(scan, sql), tuple(segments)))
+        answer = self._worker.run(Unit(OWN, Leaf(scan, SqlRows(sql)), tuple(segments)))
         table = pa.Table.from_batches(list(answer), schema=answer.schema)
         return table, answer.account

@@ -33,13 +33,13 @@ from lakerunner.objects.local import LocalStore
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
 from lakerunner.plan.scan import Condition
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import Limits
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker, Worker, Workers
+from suites.queries import sql_queries
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 OTHER = UUID("56780000-0000-4000-8000-000000000000")
@@ -324,10 +324,9 @@ class Lake:
         workers: Workers | None = None,
         outgrown: Outgrown | None = None,
         **limits: Any,
-    ) -> Engine:
-        coordinator = Coordinator(self.sandboxes(**limits))
+    ) -> SqlQueries:
         alone = workers or OneWorker(worker or self.worker(**limits))
-        return Engine(self, alone, coordinator, outgrown=outgrown)
+        return sql_queries(self, alone, self.sandboxes(**limits), outgrown)
 
     def plain(self) -> duckdb.DuckDBPyConnection:
         """DuckDB over a table `logs` of all own records."""
@@ -344,7 +343,7 @@ def removed(directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def answer_of(engine: Engine, sql: str, now_ns: int = NOW, organization: UUID = OWN) -> pa.Table:
+def answer_of(engine: SqlQueries, sql: str, now_ns: int = NOW, organization: UUID = OWN) -> pa.Table:
     answer = engine.sql(organization, Question(sql, now_ns))
     return pa.Table.from_batches(list(answer), schema=answer.schema)
 

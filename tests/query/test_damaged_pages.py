@@ -31,10 +31,10 @@ from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.plan.scan import Contains, Scan, id_column
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.engine import Question
 from lakerunner.query.footers import TRAILER, read_footer
 from lakerunner.query.pages import check_pages, pages_of
 from lakerunner.query.spans import Span
+from lakerunner.query.sql import Question
 from lakerunner.query.worker import QueryWorker
 from suites.scripted import events_of, sql_server
 

@@ -14,14 +14,17 @@ from sample_lake import NOW, OWN, START, Lake, Record, answer_of
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import LakerunnerError, TooLarge, Unavailable, UserError
-from lakerunner.plan.sql import Leaf, SqlPlan
+from lakerunner.plan.plan import Leaf, Plan, SqlFinish
+from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine, Job, Question
+from lakerunner.query.engine import Job
 from lakerunner.query.known_segments import Pick
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.options import Options
+from lakerunner.query.sql import Question
+from lakerunner.query.unit import Unit
 from lakerunner.query.workers import OneWorker
+from suites.queries import sql_queries
 
 SORTED = "SELECT message FROM logs ORDER BY message"
 
@@ -44,7 +47,7 @@ class Stumbling:
         self.waiting = threading.Event()
         self.stopped = threading.Event()
 
-    def run(self, unit: WorkUnit) -> Answer:
+    def run(self, unit: Unit) -> Answer:
         return _Stumbles(self._worker.run(unit), self)
 
     def go_on(self) -> None:
@@ -147,16 +150,15 @@ def test_the_account_has_all_stages(small: Lake) -> None:
 
 def test_a_query_is_stopped_after_its_seconds_though_each_round_is_short(small: Lake) -> None:
     ticks = iter(range(0, 10_000, 20))
-    engine = Engine(
-        small, OneWorker(small.worker()), Coordinator(small.sandboxes(seconds=30.0)), clock=lambda: next(ticks)
-    )
+    engine = sql_queries(small, OneWorker(small.worker()), small.sandboxes(seconds=30.0), clock=lambda: next(ticks))
     with pytest.raises(UserError, match="stopped after 30 s: limit query_seconds"):
         answer_of(engine, SORTED)
 
 
 def test_a_plan_may_call_kernels_and_a_user_may_not(small: Lake) -> None:
     engine = small.engine()
-    answer = engine.run(Job(OWN, SqlPlan("SELECT exact_ratio(x, 4) AS y FROM range(3) t(x)", ()), ()))
+    plan = Plan((), SqlFinish("SELECT exact_ratio(x, 4) AS y FROM range(3) t(x)"))
+    answer = engine.engine.run(Job(OWN, plan, (), Options(NOW)))
     assert pa.Table.from_batches(list(answer)).to_pydict() == {"y": [0.0, 0.25, 0.5]}
     with pytest.raises(UserError, match="exact_ratio"):
         engine.sql(OWN, Question("SELECT exact_ratio(1, 2)", NOW))
@@ -172,6 +174,7 @@ def test_a_plan_may_call_kernels_and_a_user_may_not(small: Lake) -> None:
 )
 def test_a_relation_that_is_read_twice_gives_all_its_rows_each_time(sql: str, small: Lake) -> None:
     (scan,) = compile_sql("SELECT message FROM logs", OWN, NOW).scans
-    plan = SqlPlan(sql, (Leaf(scan, "SELECT message FROM scan_1"),))
-    answer = small.engine().run(Job(OWN, plan, (Pick(tuple(small.all), Account(considered=1)),)))
+    plan = Plan((Leaf(scan, SqlRows("SELECT message FROM scan_1")),), SqlFinish(sql))
+    picks = (Pick(tuple(small.all), Account(considered=1)),)
+    answer = small.engine().engine.run(Job(OWN, plan, picks, Options(NOW)))
     assert sum(batch.num_rows for batch in answer) == 100

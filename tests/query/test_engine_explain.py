@@ -11,14 +11,14 @@ from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.time import TimeRange
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.explain import account_lines
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.sql import Question, SqlQueries
+from lakerunner.query.unit import Unit
 
 SQL = "SELECT count(*) AS n FROM logs WHERE timestamp < '2024-01-01T02:00:00Z' AND timestamp >= '2024-01-01'"
 
 
-def lines_of(engine: Engine, sql: str) -> list[str]:
+def lines_of(engine: SqlQueries, sql: str) -> list[str]:
     table = answer_of(engine, sql)
     assert table.column_names == ["plan"]
     lines: list[str] = table["plan"].to_pylist()
@@ -29,7 +29,7 @@ def test_explain_runs_nothing(lake: Lake) -> None:
     class Idle:
         name = "idle"
 
-        def run(self, unit: WorkUnit) -> Answer:
+        def run(self, unit: Unit) -> Answer:
             raise AssertionError("EXPLAIN ran a unit")
 
     lines = lines_of(lake.engine(Idle()), f"EXPLAIN {SQL}")
@@ -39,7 +39,7 @@ def test_explain_runs_nothing(lake: Lake) -> None:
     assert lines[-2:] == ["    segments 3 considered, 3 to read", f"    bytes {size} of whole segments"]
 
 
-def test_explain_analyze_runs_and_measures(engine: Engine) -> None:
+def test_explain_analyze_runs_and_measures(engine: SqlQueries) -> None:
     lines = lines_of(engine, f"EXPLAIN ANALYZE {SQL}")
     measured = lines[lines.index("measured") :]
     assert measured[1:3] == ["  rows 1", "  segments 3 considered, 3 read"]
@@ -48,7 +48,7 @@ def test_explain_analyze_runs_and_measures(engine: Engine) -> None:
     assert [line for line in measured if re.fullmatch(stages, line)]
 
 
-def test_positions_are_those_of_the_users_text(engine: Engine) -> None:
+def test_positions_are_those_of_the_users_text(engine: SqlQueries) -> None:
     for prefix in ("EXPLAIN ", "explain analyze\n  "):
         with pytest.raises(UserError) as refused:
             engine.sql(OWN, Question(f"{prefix}SELECT nothing FROM logs", NOW))
@@ -64,12 +64,12 @@ def test_positions_are_those_of_the_users_text(engine: Engine) -> None:
 @pytest.mark.parametrize(
     "text", ["EXPLAIN", "EXPLAIN EXPLAIN SELECT 1", "EXPLAIN DROP TABLE logs", "EXPLAIN (ANALYZE) SELECT 1"]
 )
-def test_only_a_select_is_explained(text: str, engine: Engine) -> None:
+def test_only_a_select_is_explained(text: str, engine: SqlQueries) -> None:
     with pytest.raises(UserError):
         engine.sql(OWN, Question(text, NOW))
 
 
-def test_nothing_of_another_organization_is_explained(lake: Lake, engine: Engine) -> None:
+def test_nothing_of_another_organization_is_explained(lake: Lake, engine: SqlQueries) -> None:
     with pytest.raises(NotAllowed):
         engine.sql(OWN, Question(f"EXPLAIN SELECT 1 FROM logs WHERE organization_id = '{OTHER}'", NOW))
     answer = engine.sql(OTHER, Question("EXPLAIN SELECT message FROM logs", NOW))
@@ -77,7 +77,7 @@ def test_nothing_of_another_organization_is_explained(lake: Lake, engine: Engine
     assert "    segments 1 considered, 1 to read" in batch["plan"].to_pylist()
 
 
-def test_a_query_that_fails_fails_when_it_is_measured(engine: Engine) -> None:
+def test_a_query_that_fails_fails_when_it_is_measured(engine: SqlQueries) -> None:
     with pytest.raises(UserError, match="Could not convert"):
         lines_of(engine, "EXPLAIN ANALYZE SELECT message::INT FROM logs")
 

@@ -13,13 +13,15 @@ from sample_lake import HOUR, NOW, OWN, START, Lake, Record
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import TooLarge
-from lakerunner.plan.sql import Leaf, Rounds, SqlPlan
+from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
+from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.coordinate import Coordinator
 from lakerunner.query.engine import Engine, Job
-from lakerunner.query.known_segments import Pick
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.known_segments import KnownSegments, Pick
+from lakerunner.query.options import Options
+from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 
@@ -35,9 +37,9 @@ class Watched:
 
     def __init__(self, worker: QueryWorker) -> None:
         self._worker = worker
-        self.units: list[WorkUnit] = []
+        self.units: list[Unit] = []
 
-    def run(self, unit: WorkUnit) -> Answer:
+    def run(self, unit: Unit) -> Answer:
         self.units.append(unit)
         return self._worker.run(unit)
 
@@ -62,16 +64,15 @@ def watched(hours: Lake) -> Watched:
 def engine_of(lake: Lake, watched: Watched, first_bytes: int = 1, max_rows: int = 1_000_000) -> Engine:
     watched.units.clear()
     coordinator = Coordinator(lake.sandboxes(max_rows=max_rows))
-    return Engine(lake, OneWorker(watched), coordinator, first_bytes=first_bytes)
+    return Engine(KnownSegments(lake), OneWorker(watched), coordinator, first_bytes=first_bytes)
 
 
 def job_of(lake: Lake, sql: str, rounds: Rounds | None, *, passes: bool = False) -> Job:
     (scan,) = compile_sql("SELECT timestamp, message FROM logs", OWN, NOW).scans
-    plan = SqlPlan(sql, (Leaf(scan, 'SELECT * FROM "scan_1"'),), rounds, passes=passes)
+    plan = Plan((Leaf(scan, SqlRows('SELECT * FROM "scan_1"')),), SqlFinish(sql, rounds, passes))
     segments = lake.pick(OWN, "logs", scan.time).segments
-    return Job(
-        OWN, plan, (Pick(segments, Account(considered=len(segments))),), before=Account(considered=len(segments))
-    )
+    considered = Account(considered=len(segments))
+    return Job(OWN, plan, (Pick(segments, considered),), Options(NOW), before=considered)
 
 
 def table_of(answer: Answer) -> pa.Table:
@@ -137,11 +138,11 @@ def test_the_row_limit_counts_over_all_rounds_and_only_rows_of_the_answer(hours:
 def test_rows_as_they_are_need_no_coordinator(hours: Lake, watched: Watched) -> None:
     engine = engine_of(hours, watched)
     job = job_of(hours, "this is no SQL", Rounds(), passes=True)
-    ordered = replace(job.plan.leaves[0], sql='SELECT timestamp, message FROM "scan_1" ORDER BY 1, 2')
+    ordered = replace(job.plan.leaves[0], operator=SqlRows('SELECT timestamp, message FROM "scan_1" ORDER BY 1, 2'))
     answer = engine.run(replace(job, plan=replace(job.plan, leaves=(ordered,))))
     assert table_of(answer)["message"].to_pylist() == expected(hours)
     assert answer.account.read == HOURS + 1
-    all_at_once = replace(job.plan, leaves=(ordered,), rounds=None)
+    all_at_once = Plan((ordered,), SqlFinish("this is no SQL", passes=True))
     assert sorted(table_of(engine.run(replace(job, plan=all_at_once)))["message"].to_pylist()) == sorted(
         expected(hours)
     )

@@ -22,11 +22,10 @@ from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.answer import CardinalityQuestion, MetricsQuestion
-from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.metrics.answer import CardinalityQuestion
 from lakerunner.query.metrics.read_lines import lines
 from lakerunner.query.metrics.reads import to_json
 from lakerunner.query.sandbox.pool import Sandboxes
@@ -36,6 +35,7 @@ from lakerunner.series.values import Steps, Vector
 from lakerunner.services.sweep.retention import PastRetention
 from servers.postgres import empty_index
 from suites.metrics_lake import metrics_server
+from suites.queries import metric_queries
 
 HOURLY = Steps(T0 + HOUR, T0 + 4 * HOUR, HOUR)
 UP = "raw points up to 2024-01-01 04:00:00 UTC have expired by retention, those of 2024-01-01 02:00:00 to "
@@ -56,7 +56,7 @@ class IndexedLake:
         self._live: dict[int, list[Segment]] = {}
         sandboxes = Sandboxes(Limits("500MB", 60.0, 1000), threads=1, spill_directory=directory / "spill")
         worker = QueryWorker(SegmentCache(self._lake.store, directory / "cache-worker", 1 << 30), sandboxes)
-        self.engine = MetricsEngine(KnownSegments(index), OneWorker(worker))
+        self.engine = metric_queries(index, OneWorker(worker))
 
     def add(self, *fills: Any) -> list[Segment]:
         made = self._lake.add(*fills)
@@ -87,7 +87,7 @@ class IndexedLake:
 
     def ask(self, text: str, steps: Steps = HOURLY, **how: Any) -> tuple[list[tuple[int, float]], list[str], Any]:
         """Of the one series the points, in minutes since T0; the warnings; the answer."""
-        answer = self.engine.promql(OWN, MetricsQuestion(text, steps, len(steps) == 1, T0 * NS, **how))
+        answer = self.engine.promql(OWN, PromqlQuestion(text, steps, len(steps) == 1, T0 * NS, **how))
         found = []
         for group in answer:
             assert isinstance(group.value, Vector)

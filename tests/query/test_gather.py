@@ -17,16 +17,17 @@ from sample_lake import FULL_SHRED, HOUR, NOW, OWN, START, Lake, Record
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Absent, Corrupt, LakerunnerError, Lost, TooLarge, Unavailable, UserError
 from lakerunner.model.segment import Segment
-from lakerunner.plan.sql import Leaf
+from lakerunner.plan.plan import Leaf
+from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
 from lakerunner.query.assign import UnitSize, ranked
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import EngineError
-from lakerunner.query.gather import Gather, Gathering
+from lakerunner.query.gather import Gathering, RowGather
 from lakerunner.query.inflow import Queued, Spool, Spooled
 from lakerunner.query.slots import Slots
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import Worker
 
@@ -44,9 +45,9 @@ class Trouble:
     name: str
     error: Exception | None = None
     after: int = 0
-    asked: list[WorkUnit] = field(default_factory=list)
+    asked: list[Unit] = field(default_factory=list)
 
-    def run(self, unit: WorkUnit) -> Answer:
+    def run(self, unit: Unit) -> Answer:
         self.asked.append(unit)
         if self.error and not self.after:
             raise self.error
@@ -119,14 +120,14 @@ def hire(tmp_path: Path, wide: Lake) -> Hire:
 
 def leaf(sql: str = "SELECT message FROM scan_1", *, steady: bool = True) -> Leaf:
     (scan,) = compile_sql("SELECT message FROM logs", OWN, NOW).scans
-    return Leaf(scan, sql, steady)
+    return Leaf(scan, SqlRows(sql, steady=steady))
 
 
-def gather(lake: Lake, workers: Sequence[Worker], how: Gathering = HERE, of: Leaf | None = None) -> Gather:
-    return Gather(OWN, of or leaf(), lake.all, Crew(workers), how)
+def gather(lake: Lake, workers: Sequence[Worker], how: Gathering = HERE, of: Leaf | None = None) -> RowGather:
+    return RowGather(OWN, of or leaf(), lake.all, Crew(workers), how)
 
 
-def messages(gathered: Gather) -> list[str]:
+def messages(gathered: RowGather) -> list[str]:
     return gathered.reader().read_all()["message"].to_pylist()
 
 
@@ -139,7 +140,7 @@ def own_worker(segment: Segment, workers: Sequence[Trouble]) -> Trouble:
     return next(worker for worker in workers if worker.name == best)
 
 
-def raised(gathered: Gather) -> LakerunnerError:
+def raised(gathered: RowGather) -> LakerunnerError:
     """Read as DuckDB reads it, the reader gives no more than a text: the error itself is the gather's."""
     with pytest.raises((LakerunnerError, pa.ArrowException)):
         gathered.reader().read_all()
@@ -240,10 +241,10 @@ def assignments(lake: Lake, crew: Sequence[Trouble]) -> Counter[str]:
     return Counter({own_worker(segment, crew).name: 1 for segment in lake.all})
 
 
-def run_but(worker: QueryWorker, away: Sequence[Segment]) -> Callable[[WorkUnit], Answer]:
+def run_but(worker: QueryWorker, away: Sequence[Segment]) -> Callable[[Unit], Answer]:
     ids = {segment.id for segment in away}
 
-    def run(unit: WorkUnit) -> Answer:
+    def run(unit: Unit) -> Answer:
         if any(segment.id in ids for segment in unit.segments):
             raise Unavailable("the store is away")
         return worker.run(unit)
@@ -305,7 +306,7 @@ def test_what_the_user_got_wrong_is_raised_at_once(wide: Lake, hire: Hire) -> No
 
 
 def test_without_segments_there_are_columns_and_no_rows(wide: Lake, hire: Hire) -> None:
-    nothing = Gather(OWN, leaf(), [], Crew([hire("a", Lost("gone")), hire("b")]), HERE)
+    nothing = RowGather(OWN, leaf(), [], Crew([hire("a", Lost("gone")), hire("b")]), HERE)
     table = nothing.reader().read_all()
     assert (table.num_rows, table.schema.names) == (0, ["message"])
 
@@ -418,5 +419,5 @@ def test_random_records_of_all_layouts_come_through(lake: Lake, tmp_path: Path) 
         for name in ("x", "y", "z")
     ]
     plan = compile_sql("SELECT * FROM logs", OWN, NOW)
-    rows = Gather(OWN, plan.leaves[0], own, Crew(crew), replace(HERE, size=UnitSize(segments=1))).reader().read_all()
+    rows = RowGather(OWN, plan.leaves[0], own, Crew(crew), replace(HERE, size=UnitSize(segments=1))).reader().read_all()
     assert rows.num_rows == len(lake.records)

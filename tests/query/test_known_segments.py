@@ -18,11 +18,11 @@ from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Picked
 from lakerunner.model.time import ALL_TIME, MAX_NS, TimeRange
 from lakerunner.plan.scan import Condition, Equals, Scan
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.known_segments import KnownSegments, Pick
+from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
 from servers.lake import wait_until
+from suites.queries import sql_queries
 
 SHOP, PAY = (Equals("service_name", (name,)) for name in ("shop", "pay"))
 
@@ -166,7 +166,7 @@ def test_a_postgresql_that_stops_and_comes_back(tmp_path: Path) -> None:
         for id_, name in ((OWN, "own"), (OTHER, "other")):
             index.organizations.create(Organization(id_, name))
             index.commit(Commit(tuple(one for one in lake.all if one.organization == id_), (), ()))
-        engine = Engine(index, OneWorker(lake.worker()), Coordinator(lake.sandboxes()))
+        engine = sql_queries(index, OneWorker(lake.worker()), lake.sandboxes())
         assert ask(engine, OWN) == (10, "")
         index.pool.timeout = 1.0
         server.stop()
@@ -189,7 +189,7 @@ def test_a_postgresql_that_stops_and_comes_back(tmp_path: Path) -> None:
         server.stop()
 
 
-def ask(engine: Engine, organization: UUID) -> tuple[int, str]:
+def ask(engine: SqlQueries, organization: UUID) -> tuple[int, str]:
     sql = "SELECT message FROM logs WHERE timestamp >= '2024-01-01'"
     answer = engine.sql(organization, Question(sql, NOW))
     return sum(batch.num_rows for batch in answer), answer.account.degraded

@@ -26,14 +26,14 @@ from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics import active, cardinality
 from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount
-from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.metrics.queries import MetricQueries
 from lakerunner.query.sandbox.pool import Sandboxes
-from lakerunner.query.units import unit_from_bytes
+from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 from lakerunner.series.arrays import STALE_BITS
+from suites.queries import metric_queries
 
 T0 = 1_704_067_200_000  # a multiple of every tier
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -53,7 +53,7 @@ class Remote(QueryWorker):
     """A worker that units and answers travel to and from."""
 
     def run(self, unit: Any) -> Any:
-        return Wire(super().run(unit_from_bytes(unit.to_bytes())))
+        return Wire(super().run(Unit.from_bytes(unit.to_bytes())))
 
 
 class Wire:
@@ -115,7 +115,7 @@ class Counted:
             touched = made
         return touched
 
-    def engine(self) -> MetricsEngine:
+    def engine(self) -> MetricQueries:
         workers = []
         for name in ("one", "two"):
             sandboxes = Sandboxes(Limits("500MB", 60.0, 1000), threads=1, spill_directory=self.directory / name)
@@ -123,7 +123,7 @@ class Counted:
             worker = Remote(cache, sandboxes) if name == "two" else QueryWorker(cache, sandboxes)
             worker.name = name
             workers.append(worker)
-        return MetricsEngine(KnownSegments(self.index), Workers(*workers))
+        return metric_queries(self.index, Workers(*workers))
 
     def ask(
         self,

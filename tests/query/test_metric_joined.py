@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lakerunner.model.labels import labels_of
-from lakerunner.query.metrics.joined import joined_samples, joined_vectors
+from lakerunner.series.evaluation.joined import joined_samples, joined_vectors
 from lakerunner.series.values import Samples, Vector
 
 A, B, C = (labels_of({"x": x}) for x in "abc")

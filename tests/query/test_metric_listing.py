@@ -11,7 +11,7 @@ from metric_lake import ALL, EVERY, NS, T0, MetricLake, gauge, label, metric, na
 from lakerunner.model.labels import labels_of
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
 from lakerunner.plan.scan import Equals
-from lakerunner.query.metrics.conditions import metric_conditions
+from lakerunner.promql.conditions import metric_conditions
 from lakerunner.query.metrics.exemplars import Exemplar, exemplars_of
 from lakerunner.query.metrics.listing import MetricFamily, label_names, label_values, metadata_of, series_of
 from lakerunner.query.metrics.matching import Form, form_of, matches

@@ -12,11 +12,11 @@ from tiered_lake import MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, same, se
 
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.time import SECOND_NS
-from lakerunner.query.metrics.refusals import MOST, SECONDS, Refusals, Wanted
+from lakerunner.query.metrics.refusals import MOST, SECONDS, RefusalKey, Refusals
 from lakerunner.series.values import Steps
 
 FIVE = 5 * MINUTE
-RATE = Wanted(OWN, "rate(sent[5m])", FIVE)
+RATE = RefusalKey(OWN, "rate(sent[5m])", FIVE)
 NOON_NS = 1_704_110_400 * SECOND_NS
 
 
@@ -33,9 +33,9 @@ def test_a_refusal_is_known_for_its_time_its_tier_and_its_organization() -> None
     assert refusals.reason(RATE, (100, 150), NOON_NS) == ""  # at another time, left-open
     assert refusals.reason(RATE, (99, 150), NOON_NS) == told
     for other in (
-        Wanted(UUID(int=1), RATE.fragment, FIVE),
-        Wanted(OWN, RATE.fragment, MINUTE),
-        Wanted(OWN, "rate(up[5m])", FIVE),
+        RefusalKey(UUID(int=1), RATE.fragment, FIVE),
+        RefusalKey(OWN, RATE.fragment, MINUTE),
+        RefusalKey(OWN, "rate(up[5m])", FIVE),
     ):
         assert refusals.reason(other, (0, 100), NOON_NS) == ""
     assert refusals.reason(RATE, (0, 100), NOON_NS + 5 + SECONDS * SECOND_NS) == ""
@@ -45,7 +45,7 @@ def test_a_refusal_is_known_for_its_time_its_tier_and_its_organization() -> None
 def test_the_least_recently_used_goes_first() -> None:
     assert MOST == 1_000
     refusals = Refusals(most=2)
-    first, second, third = (Wanted(OWN, name, FIVE) for name in "abc")
+    first, second, third = (RefusalKey(OWN, name, FIVE) for name in "abc")
     refusals.add(first, (0, 1), "one", NOON_NS)
     refusals.add(second, (0, 1), "two", NOON_NS)
     assert refusals.reason(first, (0, 1), NOON_NS)
@@ -77,7 +77,7 @@ def test_where_raw_points_have_expired_the_windows_are_tried_again(tmp_path: Pat
     made = small(tmp_path / "lake", series("up", NUMBERS, False), tiers=TIERS[:3])
     text = "max_over_time(up[5m])"
     before, _ = ask(made, text, STEPS, raw=True)
-    refused = Wanted(OWN, text, FIVE)
+    refused = RefusalKey(OWN, text, FIVE)
     made.engine.refusals.add(refused, (T0, T0 + 20 * MINUTE), "it was so once", T0 * NS)
     found, answer = ask(made, text, STEPS, raw=False)
     assert tuple(answer.reads[0].tiles) == (RAW,)

@@ -12,9 +12,10 @@ import pytest
 from metric_lake import ALL, EVERY, NS, T0, MetricLake, bits, gauge, metric, named, plain, prom, written
 from sample_lake import OTHER
 
+from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import Labels
-from lakerunner.query.metrics.reading import Damaged
-from lakerunner.query.metrics.selection import Selection, Shard
+from lakerunner.plan.plan import Shard
+from lakerunner.promql.selection import Selection
 from lakerunner.series.arrays import STALE
 from lakerunner.series.expression import Matcher
 
@@ -211,9 +212,9 @@ def test_a_damaged_file_is_named(lake: MetricLake, name: str) -> None:
     data = bytearray(path.read_bytes())
     data[4 : len(data) // 2] = b"\xff" * (len(data) // 2 - 4)
     path.write_bytes(data)
-    with pytest.raises(Damaged, match=str(bad.id)) as caught:
+    with pytest.raises(Corrupt, match=str(bad.id)) as caught:
         lake.blocks(named("up"))
-    assert caught.value.segment == bad
+    assert caught.value.segment == bad.id
     good = lake.metrics.samples(lake.segments[:1], Selection(named("up"), *ALL))
     assert [len(one.times) for one in good] == [500]
 

@@ -19,9 +19,9 @@ from tiered_lake import MINUTE, T0, Tiered, ask, roll_tier, same_histograms, ser
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.operators import Limits as MetricsLimits
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
-from lakerunner.query.metrics.engine import MetricsLimits
 from lakerunner.query.metrics.rollup_rows import stored_columns
 from lakerunner.series.evaluation.tiers import guard
 from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS, Histogram, ResetHint

@@ -8,11 +8,11 @@ import pytest
 from metric_lake import ALL, T0, MetricLake, gauge, named, plain
 
 from lakerunner.model.labels import labels_of
+from lakerunner.promql.selection import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.listing import metadata_of
 from lakerunner.query.metrics.parquet import ParquetTable
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.query.metrics.selection import Selection
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ queries. What cannot be made of windows is made of samples, and said."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import replace
@@ -20,12 +19,14 @@ from tiered_lake import HOUR, MINUTE, NUMBERS, STEPS, T0, Tiered, ask, delta, ro
 
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.tier import RAW, TIERS, window_end
-from lakerunner.query.metrics.pieces import Piece, Untiered, from_batch, to_batch
+from lakerunner.plan.plan import Leaf
+from lakerunner.promql.operators import FetchSamples
+from lakerunner.promql.selection import Selection
 from lakerunner.query.metrics.read_lines import lines
 from lakerunner.query.metrics.reading import SegmentFile
 from lakerunner.query.metrics.reads import Read, to_json
-from lakerunner.query.metrics.selection import Selection
-from lakerunner.query.metrics.unit import Fetch, MetricsUnit
+from lakerunner.query.unit import Unit
+from lakerunner.series.pieces import Piece, Untiered, from_batch, to_batch
 from lakerunner.series.values import Steps
 
 EXACT = ["delta", "resets", "changes", "count_over_time", "present_over_time", "min_over_time", "max_over_time"]
@@ -320,11 +321,13 @@ def test_a_worker_elsewhere_says_that_windows_cannot_give_it() -> None:
 def test_a_unit_with_tiles_travels(tmp_path: Path) -> None:
     made = small(tmp_path / "lake", series("up", NUMBERS, False))
     tiles = {5 * MINUTE: ((T0, T0 + HOUR), (T0 + 2 * HOUR, T0 + 3 * HOUR)), RAW: ((T0 + HOUR, T0 + 2 * HOUR),)}
-    unit = MetricsUnit(OWN, tuple(made.index.all), Selection((), T0, T0 + HOUR), Fetch(), tiles=tiles)
-    arrived = MetricsUnit.from_json(json.loads(unit.to_bytes()))
+    selection = Selection((), T0, T0 + HOUR)
+    assert selection.scan
+    unit = Unit(OWN, Leaf(selection.scan, FetchSamples(selection)), tuple(made.index.all), tiles=tiles)
+    arrived = Unit.from_bytes(unit.to_bytes())
     assert arrived == replace(unit, segments=arrived.segments)  # bare: statistics have done their work
     assert [one.path for one in arrived.segments] == [one.path for one in unit.segments]
-    assert MetricsUnit.from_json(json.loads(arrived.to_bytes())) == arrived
+    assert Unit.from_bytes(arrived.to_bytes()) == arrived
 
 
 @pytest.mark.parametrize("resets", [False, True])

@@ -22,9 +22,9 @@ from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
+from lakerunner.promql.selection import Selection
 from lakerunner.query.metrics.exemplars import exemplars_of
 from lakerunner.query.metrics.listing import metadata_of, series_of
-from lakerunner.query.metrics.selection import Selection
 from lakerunner.series.expression import Matcher
 
 Points = Sequence[tuple[int, float]]  # ns since T0, value

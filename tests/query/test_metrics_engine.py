@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import sleep
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -22,21 +21,23 @@ from lakerunner.model.tier import RAW
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.operators import Limits as MetricsLimits
 from lakerunner.promql.parse import parse, parse_selector
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.promql.resolve import resolve
+from lakerunner.promql.selection import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics import run
-from lakerunner.query.metrics.answer import Group, MetricsQuestion
-from lakerunner.query.metrics.engine import MetricsEngine, MetricsLimits
-from lakerunner.query.metrics.joined import joined_samples
-from lakerunner.query.metrics.selection import Selection
+from lakerunner.query.metrics.queries import MetricQueries
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.series_answer import Group
 from lakerunner.query.worker import QueryWorker
+from lakerunner.series.evaluation import blocks
 from lakerunner.series.evaluation.evaluate import evaluate, in_order
+from lakerunner.series.evaluation.joined import joined_samples
 from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Samples, Scalar, Steps, Vector
+from suites.queries import metric_queries
 
 MINUTE = 60_000
 HOURS = Steps(T0 + 10 * MINUTE, T0 + 130 * MINUTE, 7 * MINUTE)
@@ -170,14 +171,14 @@ def _worker(lake: MetricLake, name: str) -> QueryWorker:
     return QueryWorker(SegmentCache(lake.store, lake.directory / f"cache-{name}", 1 << 30), sandboxes)
 
 
-def engine_of(lake: MetricLake, workers: Sequence[Named], **how: Any) -> MetricsEngine:
+def engine_of(lake: MetricLake, workers: Sequence[Named], **how: Any) -> MetricQueries:
     limits = MetricsLimits(**how.pop("limits", {}))
-    return MetricsEngine(KnownSegments(Index(how.pop("index", lake.segments))), Several(workers), limits, **how)
+    return metric_queries(Index(how.pop("index", lake.segments)), Several(workers), limits, **how)
 
 
-def asked(engine: MetricsEngine, text: str, steps: Steps = HOURS, **how: Any) -> list[Group]:
+def asked(engine: MetricQueries, text: str, steps: Steps = HOURS, **how: Any) -> list[Group]:
     instant = how.pop("instant", False)
-    return list(engine.promql(how.pop("organization", OWN), MetricsQuestion(text, steps, instant, T0 * NS, **how)))
+    return list(engine.promql(how.pop("organization", OWN), PromqlQuestion(text, steps, instant, T0 * NS, **how)))
 
 
 def shown(groups: Sequence[Group]) -> dict[str, list[Any]]:
@@ -221,7 +222,7 @@ def test_one_worker_three_workers_and_parts_give_the_same_as_all_samples_at_once
     in_parts = shown(asked(engine_of(lake, workers[:1], **few_rows), text))
     assert in_parts == shown(asked(engine_of(lake, workers, **few_rows), text))
     assert _close(in_parts, whole)
-    answer = alone.promql(OWN, MetricsQuestion(text, HOURS, False, T0 * NS))
+    answer = alone.promql(OWN, PromqlQuestion(text, HOURS, False, T0 * NS))
     list(answer)
     assert sorted(note.message for note in answer.notes) == sorted(note.message for note in notes.all())
 
@@ -307,7 +308,7 @@ def test_few_series_at_once_give_the_same(
     text: str, lake: MetricLake, workers: list[Named], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = shown(asked(engine_of(lake, workers), text))
-    monkeypatch.setattr(run, "POINTS_AT_ONCE", 40)
+    monkeypatch.setattr(blocks, "POINTS_AT_ONCE", 40)
     assert _close(shown(asked(engine_of(lake, workers), text)), whole)
 
 
@@ -355,7 +356,7 @@ def test_a_damaged_segment_is_an_error_or_named_as_missing(lake: MetricLake, tmp
     engine = engine_of(lake, [worker], index=segments)
     with pytest.raises(Corrupt, match=str(damaged.id)):
         asked(engine, "requests_total")
-    answer = engine.promql(OWN, MetricsQuestion("requests_total", HOURS, False, T0 * NS, partial=True))
+    answer = engine.promql(OWN, PromqlQuestion("requests_total", HOURS, False, T0 * NS, partial=True))
     assert shown(list(answer)) == shown(asked(engine_of(lake, [worker]), "requests_total"))
     (missing,) = answer.account.missing
     assert (missing.segments, str(damaged.id) in missing.reason) == (1, True)
@@ -392,9 +393,8 @@ def test_samples_of_all_parts_together_are_counted(lake: MetricLake, workers: li
 
 
 def test_a_query_that_takes_too_long_or_is_cancelled_ends(lake: MetricLake, workers: list[Named]) -> None:
-    question = MetricsQuestion("sum(temperature)", HOURS, False, T0 * NS)
-    late = engine_of(lake, workers, limits={"seconds": 0.0}).promql(OWN, question)
-    sleep(0.2)  # for its clock is a thread
+    question = PromqlQuestion("sum(temperature)", HOURS, False, T0 * NS)
+    late = engine_of(lake, workers, seconds=0.0).promql(OWN, question)
     with pytest.raises(UserError, match="stopped after 0 s: limit query_seconds"):
         list(late)
     answer = engine_of(lake, workers).promql(OWN, question)

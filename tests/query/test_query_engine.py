@@ -10,8 +10,8 @@ from sample_lake import HOUR, NOW, OWN, START, Elsewhere, Lake, Record, answer_o
 from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.time import ALL_TIME, MAX_NS, TimeRange
 from lakerunner.query.answer import Answer
-from lakerunner.query.engine import Engine, Question
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.sql import Question, SqlQueries
+from lakerunner.query.unit import Unit
 
 
 @pytest.fixture
@@ -21,13 +21,13 @@ def picked(lake: Lake) -> list[TimeRange]:
 
 
 def test_only_overlapping_segments_are_read(lake: Lake, picked: list[TimeRange]) -> None:
-    seen: list[WorkUnit] = []
+    seen: list[Unit] = []
     worker = lake.worker()
 
     class Watched:
         name = "watched"
 
-        def run(self, unit: WorkUnit) -> Answer:
+        def run(self, unit: Unit) -> Answer:
             seen.append(unit)
             return worker.run(unit)
 
@@ -39,7 +39,7 @@ def test_only_overlapping_segments_are_read(lake: Lake, picked: list[TimeRange])
     assert len(seen[0].segments) == 2
 
 
-def test_scans_over_the_same_range_are_picked_once(engine: Engine, picked: list[TimeRange]) -> None:
+def test_scans_over_the_same_range_are_picked_once(engine: SqlQueries, picked: list[TimeRange]) -> None:
     answer_of(engine, "SELECT count(*) FROM logs a JOIN logs b USING (trace_id)")
     assert picked == [ALL_TIME]
 
@@ -57,13 +57,13 @@ def test_scans_over_the_same_range_are_picked_once(engine: Engine, picked: list[
         ("SELECT message FROM logs WHERE severity_number BETWEEN SYMMETRIC 1 AND 2", "(line 1, column 56)"),
     ],
 )
-def test_what_only_one_of_the_parsers_reads_is_refused(sql: str, said: str, engine: Engine) -> None:
+def test_what_only_one_of_the_parsers_reads_is_refused(sql: str, said: str, engine: SqlQueries) -> None:
     with pytest.raises(UserError, match="the query cannot be read") as refused:
         engine.sql(OWN, Question(sql, NOW))
     assert said in str(refused.value)
 
 
-def test_errors_of_the_text_come_at_once_and_pick_nothing(engine: Engine, picked: list[TimeRange]) -> None:
+def test_errors_of_the_text_come_at_once_and_pick_nothing(engine: SqlQueries, picked: list[TimeRange]) -> None:
     with pytest.raises(UserError):
         engine.sql(OWN, Question("SELECT nothing FROM logs", NOW))
     with pytest.raises(NotAllowed):

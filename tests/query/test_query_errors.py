@@ -6,13 +6,13 @@ import pytest
 from sample_lake import NOW, OWN, START, Lake, Record
 
 from lakerunner.model.errors import UserError
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import EngineError
 from lakerunner.query.located import located
+from lakerunner.query.sql import Question, SqlQueries
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def small(tmp_path_factory: pytest.TempPathFactory) -> SqlQueries:
     lake = Lake(tmp_path_factory.mktemp("small"))
     lake.add([Record(START, message="é", attributes=(("n", "1"), ("k.k", "2")), trace_id=b"1" * 16), Record(START + 1)])
     return lake.engine()
@@ -76,7 +76,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("sql", ERRORS)
-def test_errors_of_the_engine(sql: str, small: Engine) -> None:
+def test_errors_of_the_engine(sql: str, small: SqlQueries) -> None:
     with pytest.raises(UserError) as refused:
         list(small.sql(OWN, Question(sql, NOW)))
     assert str(refused.value) == ERRORS[sql]

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from sample_lake import Lake, answer_of, plain_map
 
-from lakerunner.query.engine import Engine
 from lakerunner.query.rows import json_rows
+from lakerunner.query.sql import SqlQueries
 
 QUERIES = (Path(__file__).parent / "exact.sql").read_text().splitlines()
 
@@ -26,7 +26,7 @@ def rows_of(table: pa.Table) -> Counter[bytes]:
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_answers_like_plain_duckdb(sql: str, engine: Engine, plain: duckdb.DuckDBPyConnection) -> None:
+def test_answers_like_plain_duckdb(sql: str, engine: SqlQueries, plain: duckdb.DuckDBPyConnection) -> None:
     answer = answer_of(engine, sql)
     expected = plain.sql(sql).to_arrow_table()
     names = ["count(*)" if name == "count_star()" else name for name in expected.column_names]  # as it is written
@@ -39,7 +39,7 @@ def test_answers_like_plain_duckdb(sql: str, engine: Engine, plain: duckdb.DuckD
         assert in_order(answer) == in_order(expected)
 
 
-def test_whole_maps_are_rebuilt_exactly(engine: Engine, lake: Lake) -> None:
+def test_whole_maps_are_rebuilt_exactly(engine: SqlQueries, lake: Lake) -> None:
     answer = answer_of(engine, "SELECT fingerprint, attributes, resource_attrs FROM logs")
     found: dict[int, Any] = {row["fingerprint"]: row for row in answer.to_pylist()}
     for record, _ in lake.records:

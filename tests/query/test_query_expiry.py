@@ -9,10 +9,10 @@ from sample_lake import HOUR, NOW, OWN, START, Lake, Record
 
 from lakerunner.model.time import time_text
 from lakerunner.query.account import Account
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.result_cache import ResultCache
+from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
+from suites.queries import sql_queries
 
 AN_HOUR = START + HOUR
 TOLD = f"logs: rows up to {time_text(AN_HOUR)} UTC have expired by retention"
@@ -26,7 +26,7 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-def account(engine: Engine, sql: str) -> Account:
+def account(engine: SqlQueries, sql: str) -> Account:
     answer = engine.sql(OWN, Question(sql, NOW))
     list(answer)
     return answer.account
@@ -61,7 +61,7 @@ def test_each_signal_is_told_of_once(lake: Lake) -> None:
 
 def test_a_kept_answer_has_the_warning_of_now(lake: Lake) -> None:
     kept = ResultCache(1 << 20, 60.0, lambda: 0.0)
-    engine = Engine(lake, OneWorker(lake.worker()), Coordinator(lake.sandboxes()), results=kept)
+    engine = sql_queries(lake, OneWorker(lake.worker()), lake.sandboxes(), results=kept)
     del lake.expired_ns["logs"]
     first = account(engine, counted(START, NOW))
     lake.expired_ns["logs"] = AN_HOUR

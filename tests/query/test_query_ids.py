@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from sample_lake import START, Lake, Record, answer_of
 
-from lakerunner.query.engine import Engine
+from lakerunner.query.sql import SqlQueries
 
 ID, SPAN, OTHER_ID = "AB" * 16, "CD" * 8, "ac" * 16
 
 
 @pytest.fixture(scope="module")
-def ids(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def ids(tmp_path_factory: pytest.TempPathFactory) -> SqlQueries:
     lake = Lake(tmp_path_factory.mktemp("ids"))
     first = Record(START, message="first", severity="ERROR", trace_id=bytes.fromhex(ID), span_id=bytes.fromhex(SPAN))
     second = Record(START + 1, message="second", severity="WARN", trace_id=bytes.fromhex(OTHER_ID), span_id=b"8 signs!")
@@ -71,7 +71,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_conditions(condition: str, ids: Engine) -> None:
+def test_conditions(condition: str, ids: SqlQueries) -> None:
     answer = answer_of(ids, f"SELECT message FROM logs o WHERE {condition} ORDER BY message")
     assert answer.column("message").to_pylist() == CONDITIONS[condition]
 
@@ -104,5 +104,5 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("sql", ANSWERS)
-def test_answers(sql: str, ids: Engine) -> None:
+def test_answers(sql: str, ids: SqlQueries) -> None:
     assert answer_of(ids, sql).to_pylist() == ANSWERS[sql]

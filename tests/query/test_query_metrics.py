@@ -13,8 +13,8 @@ from lakerunner.lakeql.tables import METRICS_TABLE
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.rows import json_rows
+from lakerunner.query.sql import Question, SqlQueries
 
 TRACE = bytes(range(16))
 BIG = 2**53 + 1
@@ -59,7 +59,7 @@ def request() -> bytes:
 
 
 @pytest.fixture(scope="module")
-def metrics(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> SqlQueries:
     lake = Lake(tmp_path_factory.mktemp("metrics"))
     data = request()
     raw = Raw(SourceObject("bucket", "metrics.binpb", "etag", len(data), START), memoryview(data))
@@ -70,11 +70,11 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return lake.engine()
 
 
-def ask(engine: Engine, sql: str) -> list[dict[str, Any]]:
+def ask(engine: SqlQueries, sql: str) -> list[dict[str, Any]]:
     return [orjson.loads(row) for batch in engine.sql(OWN, Question(sql, START)) for row in json_rows(batch)]
 
 
-def test_every_column_of_a_counter(metrics: Engine) -> None:
+def test_every_column_of_a_counter(metrics: SqlQueries) -> None:
     (row,) = ask(metrics, "SELECT * FROM metrics WHERE metric_name = 'requests' AND value = 2")
     assert list(row) == [column.name for column in METRICS_TABLE.columns]
     assert isinstance(row.pop("series"), int)
@@ -176,5 +176,5 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("sql", ANSWERS)
-def test_questions(metrics: Engine, sql: str) -> None:
+def test_questions(metrics: SqlQueries, sql: str) -> None:
     assert ask(metrics, sql) == ANSWERS[sql]

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from sample_lake import HOUR, NOW, OWN, START, Lake, Record, answer_of
 
 from lakerunner.model.errors import UserError
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.rows import json_rows
+from lakerunner.query.sql import Question, SqlQueries
 
 STATUS = "coalesce(attributes['http.status_code'], resource_attrs['http.status_code'])"
 POD = "coalesce(attributes['pod'], resource_attrs['pod'])"
 
 
-def asked(engine: Engine, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+def asked(engine: SqlQueries, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
     answer = engine.sql(OWN, Question(sql, NOW, parameters=parameters or {}))
     return pa.Table.from_batches(list(answer), schema=answer.schema)
 
@@ -93,7 +93,7 @@ def rows(table: pa.Table) -> list[bytes]:
         ("SELECT count(*) AS n FROM logs WHERE search('100%')", "SELECT 0 AS n"),
     ],
 )
-def test_means_its_long_form(sql: str, meaning: str, engine: Engine, plain: duckdb.DuckDBPyConnection) -> None:
+def test_means_its_long_form(sql: str, meaning: str, engine: SqlQueries, plain: duckdb.DuckDBPyConnection) -> None:
     answer, expected = asked(engine, sql), plain.sql(meaning).to_arrow_table()
     assert answer.column_names == expected.column_names
     assert rows(answer) == rows(expected)
@@ -125,7 +125,7 @@ def test_means_its_long_form(sql: str, meaning: str, engine: Engine, plain: duck
     ],
 )
 def test_parameters_stand_for_their_literals(
-    sql: str, parameters: dict[str, Any], meaning: str, engine: Engine, plain: duckdb.DuckDBPyConnection
+    sql: str, parameters: dict[str, Any], meaning: str, engine: SqlQueries, plain: duckdb.DuckDBPyConnection
 ) -> None:
     assert rows(asked(engine, sql, parameters)) == rows(plain.sql(meaning).to_arrow_table())
 
@@ -138,13 +138,13 @@ _values = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(value=_values)
-def test_a_text_comes_back_as_it_was_given(value: str, engine: Engine) -> None:
+def test_a_text_comes_back_as_it_was_given(value: str, engine: SqlQueries) -> None:
     assert asked(engine, "SELECT $1 AS x, $1 = $2 AS same", {"1": value, "2": value}).to_pylist() == [
         {"x": value, "same": True}
     ]
 
 
-def test_a_question_with_a_parameter_too_many_is_refused(engine: Engine) -> None:
+def test_a_question_with_a_parameter_too_many_is_refused(engine: SqlQueries) -> None:
     with pytest.raises(UserError, match=r"parameter \$2 is not in the query"):
         asked(engine, "SELECT $1", {"1": 1, "2": 2})
 
@@ -169,7 +169,7 @@ def test_a_key_that_record_and_resource_have_is_the_records(tmp_path: Any) -> No
     assert answer.to_pylist() == [{"k.k": "own"}, {"k.k": "resource's"}, {"k.k": None}]
 
 
-def test_deliveries_are_there_for_those_who_name_them(lake: Lake, engine: Engine) -> None:
+def test_deliveries_are_there_for_those_who_name_them(lake: Lake, engine: SqlQueries) -> None:
     records = [record for record, _ in lake.records]
     shown = asked(engine, "SELECT delivery, delivery_row FROM logs").to_pylist()
     wanted = [(record.delivery, record.delivery_row) for record in records]
@@ -181,7 +181,7 @@ def test_deliveries_are_there_for_those_who_name_them(lake: Lake, engine: Engine
     assert some.num_rows == [delivery for delivery, _ in wanted].count(least) > 0
 
 
-def test_a_star_leaves_out_the_hidden_column_and_not_another_of_its_name(engine: Engine) -> None:
+def test_a_star_leaves_out_the_hidden_column_and_not_another_of_its_name(engine: SqlQueries) -> None:
     joined = "FROM (SELECT DISTINCT delivery, 1 AS one FROM logs) x, logs l WHERE x.delivery = l.delivery"
     names = asked(engine, f"SELECT * {joined}").schema.names
     assert names[:3] == ["delivery", "one", "timestamp"]
@@ -197,6 +197,6 @@ def test_a_star_leaves_out_the_hidden_column_and_not_another_of_its_name(engine:
         ("SELECT delivery FROM spans", "spans has no column delivery"),
     ],
 )
-def test_hidden_columns_are_hidden(engine: Engine, sql: str, reason: str) -> None:
+def test_hidden_columns_are_hidden(engine: SqlQueries, sql: str, reason: str) -> None:
     with pytest.raises(UserError, match=re.escape(reason)):
         asked(engine, sql)

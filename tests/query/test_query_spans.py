@@ -14,8 +14,8 @@ from lakerunner.lakeql.tables import SPANS_TABLE
 from lakerunner.model.signal import TRACES
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.rows import json_rows
+from lakerunner.query.sql import Question, SqlQueries
 
 TRACE = bytes(range(16))
 
@@ -53,7 +53,7 @@ def request() -> bytes:
 
 
 @pytest.fixture(scope="module")
-def spans(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def spans(tmp_path_factory: pytest.TempPathFactory) -> SqlQueries:
     lake = Lake(tmp_path_factory.mktemp("spans"))
     data = request()
     raw = Raw(SourceObject("bucket", "traces.binpb", "etag", len(data), START), memoryview(data))
@@ -64,11 +64,11 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return lake.engine()
 
 
-def ask(engine: Engine, sql: str) -> list[dict[str, Any]]:
+def ask(engine: SqlQueries, sql: str) -> list[dict[str, Any]]:
     return [orjson.loads(row) for batch in engine.sql(OWN, Question(sql, START)) for row in json_rows(batch)]
 
 
-def test_every_column_of_a_root(spans: Engine) -> None:
+def test_every_column_of_a_root(spans: SqlQueries) -> None:
     (row,) = ask(spans, "SELECT * FROM spans WHERE service_name = 'front'")
     assert list(row) == [column.name for column in SPANS_TABLE.columns]
     assert row == {
@@ -117,7 +117,7 @@ def test_every_column_of_a_root(spans: Engine) -> None:
     }
 
 
-def test_a_child_with_an_error_a_link_and_a_negative_duration(spans: Engine) -> None:
+def test_a_child_with_an_error_a_link_and_a_negative_duration(spans: SqlQueries) -> None:
     columns = "name, kind, duration, status_code, status_message, links"
     sql = f"SELECT {columns} FROM spans WHERE parent_span_id = '{b'rootroot'.hex()}'"
     link = {
@@ -133,7 +133,7 @@ def test_a_child_with_an_error_a_link_and_a_negative_duration(spans: Engine) -> 
     ]
 
 
-def test_a_bare_span(spans: Engine) -> None:
+def test_a_bare_span(spans: SqlQueries) -> None:
     sql = (
         "SELECT trace_id, span_id, parent_span_id, end_timestamp, duration, events, name FROM spans WHERE trace_id = ''"
     )
@@ -179,5 +179,5 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("sql", ANSWERS)
-def test_questions(spans: Engine, sql: str) -> None:
+def test_questions(spans: SqlQueries, sql: str) -> None:
     assert ask(spans, sql) == ANSWERS[sql]

@@ -33,10 +33,10 @@ from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.segments import Raw, make_segments
 from lakerunner.pipeline.session import SUBSTITUTE
 from lakerunner.plan.spark import SparkPlan
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.footers import read_footer
 from lakerunner.query.outgrown import Outgrown
 from lakerunner.query.rows import json_rows
+from lakerunner.query.sql import Question, SqlQueries
 from servers.lake import wait_until
 from servers.spark import spark_session
 from suites.random_sql import RandomSql
@@ -65,18 +65,18 @@ class Here:
         return self.queries.start(plan, segments)
 
 
-def spark_engine(lake: Lake, session: SparkSession, seconds: float = 120.0, max_rows: int = 100_000) -> Engine:
+def spark_engine(lake: Lake, session: SparkSession, seconds: float = 120.0, max_rows: int = 100_000) -> SqlQueries:
     address = StoreAddress((lake.directory / "store").as_uri())
     queries = SparkQueries(session, address, AskLimits(seconds, max_rows, "1g"))
     return lake.engine(outgrown=Outgrown(Here(queries), lake.sandboxes()))
 
 
 @pytest.fixture(scope="module")
-def both(lake: Lake, session: SparkSession) -> Engine:
+def both(lake: Lake, session: SparkSession) -> SqlQueries:
     return spark_engine(lake, session)
 
 
-def by_spark(engine: Engine, sql: str) -> pa.Table:
+def by_spark(engine: SqlQueries, sql: str) -> pa.Table:
     answer = engine.sql(OWN, Question(sql, NOW, engine="spark"))
     return pa.Table.from_batches(list(answer), schema=answer.schema)
 
@@ -113,14 +113,14 @@ def test_what_java_says_is_told(session: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("sql", [*OFTEN, *(pytest.param(sql, marks=pytest.mark.slow) for sql in SELDOM)])
-def test_spark_answers_as_duckdb_does(both: Engine, sql: str) -> None:
+def test_spark_answers_as_duckdb_does(both: SqlQueries, sql: str) -> None:
     expected, found = answer_of(both, sql), by_spark(both, sql)
     assert found.schema == expected.schema
     ordered = "ORDER BY" in sql.rpartition(")")[2]
     assert comparable(found, ordered=ordered) == comparable(expected, ordered=ordered)
 
 
-def check_random(engine: Engine, seeds: range) -> None:
+def check_random(engine: SqlQueries, seeds: range) -> None:
     """Random SQL from the grammar: the same answer, or refused by name. Most of it is answered."""
     refused = []
     for seed in seeds:
@@ -138,12 +138,12 @@ def check_random(engine: Engine, seeds: range) -> None:
     assert len(refused) <= len(seeds) // 4, refused
 
 
-def test_random_sql_is_answered_as_duckdb_does(both: Engine) -> None:
+def test_random_sql_is_answered_as_duckdb_does(both: SqlQueries) -> None:
     check_random(both, range(8))
 
 
 @pytest.mark.slow
-def test_more_random_sql_is_answered_as_duckdb_does(both: Engine) -> None:
+def test_more_random_sql_is_answered_as_duckdb_does(both: SqlQueries) -> None:
     check_random(both, range(8, 100))
 
 
@@ -159,7 +159,7 @@ DOLLARS = "${env:PATH} ${system:user.dir} ${spark.app.name} $ {x} \\u0024{env:PA
         (f"SELECT max(v) AS v FROM (SELECT CASE WHEN message IS NULL THEN '' ELSE '{DOLLARS}' END AS v FROM logs)", {}),
     ],
 )
-def test_nothing_is_put_in_the_place_of_a_dollar(both: Engine, sql: str, parameters: dict[str, Any]) -> None:
+def test_nothing_is_put_in_the_place_of_a_dollar(both: SqlQueries, sql: str, parameters: dict[str, Any]) -> None:
     """Spark would replace ${env:NAME} in the text of a statement by the server's variable."""
     for engine in ("duckdb", "spark"):
         answer = both.sql(OWN, Question(sql, NOW, parameters=parameters, engine=engine))
@@ -182,13 +182,13 @@ def test_no_query_is_run_where_variables_would_be_put_into_it(session: SparkSess
         refuse_substitution(own)
 
 
-def test_an_account_says_what_was_read(both: Engine) -> None:
+def test_an_account_says_what_was_read(both: SqlQueries) -> None:
     answer = both.sql(OWN, Question("SELECT 1 FROM logs WHERE timestamp < '1970-01-01'", NOW, engine="spark"))
     assert [batch.num_rows for batch in answer] == [1]
     assert (answer.account.considered, answer.account.read, answer.account.rows) == (1, 1, 1)
 
 
-def test_rows_of_another_organization_are_out_of_reach(both: Engine) -> None:
+def test_rows_of_another_organization_are_out_of_reach(both: SqlQueries) -> None:
     (batch,) = both.sql(OTHER, Question("SELECT count(*) AS n FROM logs", NOW, engine="spark"))
     assert batch.to_pylist() == [{"n": 100}]
 
@@ -210,7 +210,7 @@ def test_a_query_ends_at_its_time(lake: Lake, session: SparkSession, seconds: fl
         by_spark(spark_engine(lake, session, seconds=seconds), ENDLESS)
 
 
-def test_a_closed_answer_ends_its_job(both: Engine, session: SparkSession) -> None:
+def test_a_closed_answer_ends_its_job(both: SqlQueries, session: SparkSession) -> None:
     answer = both.sql(OWN, Question(ENDLESS, NOW, engine="spark"))
     errors: list[BaseException] = []
 
@@ -256,7 +256,7 @@ def test_what_goes_wrong_in_a_task_says_what_it_was(tmp_path: Path, session: Spa
         by_spark(engine, "SELECT message FROM logs")
 
 
-def test_an_engine_that_is_not_there_is_named(lake: Lake, engine: Engine) -> None:
+def test_an_engine_that_is_not_there_is_named(lake: Lake, engine: SqlQueries) -> None:
     with pytest.raises(UserError, match="engine=spark is not enabled: set query_spark"):
         engine.sql(OWN, Question("SELECT 1", NOW, engine="spark"))
     with pytest.raises(UserError, match="unknown engine 'presto': use duckdb or spark"):
@@ -264,7 +264,7 @@ def test_an_engine_that_is_not_there_is_named(lake: Lake, engine: Engine) -> Non
 
 
 @pytest.fixture(scope="module")
-def other_signals(tmp_path_factory: pytest.TempPathFactory, session: SparkSession) -> Engine:
+def other_signals(tmp_path_factory: pytest.TempPathFactory, session: SparkSession) -> SqlQueries:
     """Metrics and spans as the pipeline writes them."""
     lake = Lake(tmp_path_factory.mktemp("signals"))
     for spec, data in ((METRICS, metrics_request()), (TRACES, spans_request())):
@@ -283,7 +283,7 @@ def other_signals(tmp_path_factory: pytest.TempPathFactory, session: SparkSessio
         "SELECT s.name, m.metric_name FROM spans s JOIN metrics m ON s.trace_id = m.exemplar_trace",
     ],
 )
-def test_metrics_and_spans(other_signals: Engine, sql: str) -> None:
+def test_metrics_and_spans(other_signals: SqlQueries, sql: str) -> None:
     expected, found = answer_of(other_signals, sql), by_spark(other_signals, sql)
     assert found.schema == expected.schema
     assert sorted(map(repr, as_json(found))) == sorted(map(repr, as_json(expected)))

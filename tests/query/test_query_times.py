@@ -10,15 +10,15 @@ import pytest
 from sample_lake import HOUR, NOW, START, Lake, Record, answer_of
 
 from lakerunner.lakeql.functions import FUNCTIONS, MICROSECOND_FUNCTIONS
-from lakerunner.query.engine import Engine
 from lakerunner.query.rows import json_rows
+from lakerunner.query.sql import SqlQueries
 
 LAST_OF_DAY = START + 24 * HOUR - 1  # 2024-01-01T23:59:59.999999999Z
 BEFORE_1970 = -1
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+def two(tmp_path_factory: pytest.TempPathFactory) -> SqlQueries:
     """A lake of two records: one at the last nanosecond of a day, one a nanosecond before 1970."""
     lake = Lake(tmp_path_factory.mktemp("two"))
     lake.add([Record(LAST_OF_DAY, message="late", trace_id=bytes.fromhex("aB" * 16), span_id=b"\x01" * 8)])
@@ -26,7 +26,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return lake.engine()
 
 
-def values(engine: Engine, sql: str) -> list[Any]:
+def values(engine: SqlQueries, sql: str) -> list[Any]:
     """The first column, as JSON shows it."""
     table = answer_of(engine, sql)
     rows = [row for batch in table.to_batches() for row in json_rows(batch)]
@@ -84,7 +84,7 @@ def values(engine: Engine, sql: str) -> list[Any]:
         ("(SELECT day(t) FROM (SELECT l.timestamp AS t))", "1", "31"),
     ],
 )
-def test_times_are_cut_and_not_rounded(expression: str, late: str, early: str, two: Engine) -> None:
+def test_times_are_cut_and_not_rounded(expression: str, late: str, early: str, two: SqlQueries) -> None:
     sql = f"SELECT {expression} AS x FROM logs l GROUP BY ALL, timestamp, observed_timestamp ORDER BY timestamp DESC"
     if "max(" not in expression:
         sql = f"SELECT {expression} AS x FROM logs l ORDER BY timestamp DESC"
@@ -124,13 +124,13 @@ def test_times_are_cut_and_not_rounded(expression: str, late: str, early: str, t
         ("length(trace_id) = 32 AND trace_id = lower(trace_id)", ["late"]),
     ],
 )
-def test_conditions(condition: str, messages: list[str], two: Engine) -> None:
+def test_conditions(condition: str, messages: list[str], two: SqlQueries) -> None:
     source = "(SELECT message, max(timestamp) AS max_t FROM logs GROUP BY 1)" if "max_t" in condition else "logs"
     answer = answer_of(two, f"SELECT message FROM {source} WHERE {condition} ORDER BY message")
     assert answer.column("message").to_pylist() == messages
 
 
-def test_now_is_one_instant_for_the_whole_query(two: Engine) -> None:
+def test_now_is_one_instant_for_the_whole_query(two: SqlQueries) -> None:
     sql = (
         "SELECT now() = current_timestamp, now() = (SELECT get_current_timestamp()), epoch_us(now()), today()::VARCHAR"
     )

@@ -15,10 +15,10 @@ from sample_lake import NOW, OTHER, OWN, START, Lake, Record, answer_of, random_
 
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
-from lakerunner.plan.sql import Leaf
-from lakerunner.query.engine import Engine, Question
-from lakerunner.query.unit import WorkUnit
-from lakerunner.query.units import unit_from_bytes
+from lakerunner.plan.plan import Leaf
+from lakerunner.plan.sql_rows import SqlRows
+from lakerunner.query.sql import Question, SqlQueries
+from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 
 ENDLESS = "SELECT count(*) FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = -1"
@@ -26,11 +26,11 @@ SORTED = "SELECT a.x, b.y, md5((a.x + b.y)::VARCHAR) AS z FROM range(1200) a(x),
 LONG = "SELECT a.x, b.y FROM range(1000000) a(x), range(1000000) b(y)"
 
 
-def unit(sql: str, lake: Lake) -> WorkUnit:
+def unit(sql: str, lake: Lake) -> Unit:
     """The SQL as a leaf over all logs, which it may call scan_1."""
     plan = compile_sql("SELECT message FROM logs", OWN, NOW)
     (scan,) = plan.scans
-    return WorkUnit(OWN, Leaf(scan, sql), lake.pick(OWN, "logs", scan.time).segments)
+    return Unit(OWN, Leaf(scan, SqlRows(sql)), lake.pick(OWN, "logs", scan.time).segments)
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_names_are_unique(small: Lake) -> None:
     assert answer.to_pydict() == {"a": [1], "a_2": [2], "a_1": [3], "a_3": [4]}
 
 
-def test_answers_are_typed_as_documented(engine: Engine) -> None:
+def test_answers_are_typed_as_documented(engine: SqlQueries) -> None:
     sql = (
         "SELECT timestamp, sum(fingerprint) AS s, count(*) AS n, fingerprint, organization_id, attributes, "
         "now() AS now, 1.5 AS d FROM logs GROUP BY ALL LIMIT 0"
@@ -273,7 +273,7 @@ def test_queries_run_side_by_side(lake: Lake) -> None:
 class TestIsolation:
     """Another organization's segments cannot be reached, whatever is asked and whoever asks it."""
 
-    def test_each_organization_sees_its_own(self, lake: Lake, engine: Engine) -> None:
+    def test_each_organization_sees_its_own(self, lake: Lake, engine: SqlQueries) -> None:
         own = answer_of(engine, "SELECT organization_id, count(*) AS n FROM logs GROUP BY 1")
         assert own.to_pydict() == {"organization_id": [str(OWN)], "n": [len(lake.records)]}
         other = answer_of(engine, "SELECT organization_id, count(*) AS n FROM logs GROUP BY 1", organization=OTHER)
@@ -282,14 +282,14 @@ class TestIsolation:
     def test_a_unit_cannot_mix_organizations(self, lake: Lake) -> None:
         (scan,) = compile_sql("SELECT 1 FROM logs", OWN, NOW).scans
         with pytest.raises(ValueError, match=f"is not one of organization {OWN}"):
-            WorkUnit(OWN, Leaf(scan, "SELECT 1"), tuple(lake.all))
-        honest = WorkUnit(OTHER, Leaf(scan, "SELECT 1"), (lake.all[-1],)).to_bytes()
+            Unit(OWN, Leaf(scan, SqlRows("SELECT 1")), tuple(lake.all))
+        honest = Unit(OTHER, Leaf(scan, SqlRows("SELECT 1")), (lake.all[-1],)).to_bytes()
         forged = honest.replace(
             f'{{"version":2,"organization":"{OTHER}"'.encode(), f'{{"version":2,"organization":"{OWN}"'.encode()
         )
         assert forged != honest
         with pytest.raises(Corrupt, match="not one of organization"):
-            unit_from_bytes(forged)
+            Unit.from_bytes(forged)
 
     @pytest.mark.parametrize(
         "sql",

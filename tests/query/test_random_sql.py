@@ -15,9 +15,9 @@ import pytest
 from sample_lake import FULL_SHRED, HOUR, START, Lake, Shred, answer_of, random_records
 
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.engine import Engine
 from lakerunner.query.rows import json_rows
 from lakerunner.query.sandbox.macros import MACROS
+from lakerunner.query.sql import SqlQueries
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import Worker
 from suites.random_sql import RandomSql
@@ -54,7 +54,7 @@ def random_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def engines(random_lake: Lake) -> tuple[Engine, Engine]:
+def engines(random_lake: Lake) -> tuple[SqlQueries, SqlQueries]:
     return random_lake.engine(), random_lake.engine(workers=Several(random_lake, 3))
 
 
@@ -77,7 +77,7 @@ def rounded(table: pa.Table) -> list[tuple[object, ...]]:
     return [tuple(f"{v:.12g}" if isinstance(v, float) else str(v) for v in one.values()) for one in objects]
 
 
-def check(seed: int, engines: tuple[Engine, Engine], plain: duckdb.DuckDBPyConnection) -> None:
+def check(seed: int, engines: tuple[SqlQueries, SqlQueries], plain: duckdb.DuckDBPyConnection) -> None:
     sql = RandomSql(seed).query()
     expected = plain.sql(sql.replace("{time}", "microseconds(timestamp)")).to_arrow_table()
     one, three = (answer_of(engine, sql.replace("{time}", "timestamp")) for engine in engines)
@@ -90,12 +90,12 @@ def check(seed: int, engines: tuple[Engine, Engine], plain: duckdb.DuckDBPyConne
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_three_and_plain_agree(
-    seed: int, engines: tuple[Engine, Engine], plain_logs: duckdb.DuckDBPyConnection
+    seed: int, engines: tuple[SqlQueries, SqlQueries], plain_logs: duckdb.DuckDBPyConnection
 ) -> None:
     check(seed, engines, plain_logs)
 
 
 @pytest.mark.slow
-def test_many_more_agree(engines: tuple[Engine, Engine], plain_logs: duckdb.DuckDBPyConnection) -> None:
+def test_many_more_agree(engines: tuple[SqlQueries, SqlQueries], plain_logs: duckdb.DuckDBPyConnection) -> None:
     for seed in MANY_SEEDS:
         check(seed, engines, plain_logs)

@@ -7,16 +7,14 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from sample_lake import OWN, START, Lake, Record, Shred
+from sample_lake import START, Lake, Record, Shred
 
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import ALL_TIME
 from lakerunner.plan.scan import Attribute, Scan
-from lakerunner.plan.sql import Leaf
 from lakerunner.query.held import NO_END, HeldFile
 from lakerunner.query.sandbox.macros import MACROS
 from lakerunner.query.scan import Projections, relation_sql
-from lakerunner.query.unit import WorkUnit
 
 KEY = Attribute("attributes", "k")
 SCAN = Scan("s", "logs", ALL_TIME, ("message",), (KEY,))
@@ -31,7 +29,7 @@ def sql_of(
     lake: Lake, scan: Scan, rows: dict[int, tuple[tuple[int, int], ...]] | None = None, *, steady: bool = True
 ) -> str:
     files = {s.id: HeldFile(lake.store.root / s.path, (rows or {}).get(n)) for n, s in enumerate(lake.all)}
-    return relation_sql(WorkUnit(OWN, Leaf(scan, "", steady), tuple(lake.all)), files)
+    return relation_sql(scan, lake.all, files, in_order=steady)
 
 
 def rows_of(sql: str) -> list[tuple[object, ...]]:
@@ -107,6 +105,6 @@ def test_files_of_which_the_same_rows_are_read_are_one_read(lake: Lake) -> None:
 
 def test_a_segment_without_a_file_has_no_rows(lake: Lake) -> None:
     first, second = add(lake, 0, "a"), add(lake, 1, "b")
-    unit = WorkUnit(OWN, Leaf(SCAN, ""), (first, second))
-    assert rows_of(relation_sql(unit, {second.id: HeldFile(lake.store.root / second.path)})) == [("m1", "b")]
-    assert rows_of(relation_sql(unit, {})) == []
+    held = {second.id: HeldFile(lake.store.root / second.path)}
+    assert rows_of(relation_sql(SCAN, (first, second), held)) == [("m1", "b")]
+    assert rows_of(relation_sql(SCAN, (first, second), {})) == []

@@ -15,10 +15,10 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.time import ALL_TIME
 from lakerunner.query.account import Account, Missing
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.result_cache import ResultCache, result_key
+from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
+from suites.queries import sql_queries
 
 SQL = "SELECT message, attributes, count(*) AS n FROM logs GROUP BY ALL ORDER BY 1"
 
@@ -174,14 +174,14 @@ class TestEngine:
         return lake
 
     @pytest.fixture
-    def engine(self, lake: Lake, cache: ResultCache) -> Engine:
-        return Engine(lake, OneWorker(lake.worker()), Coordinator(lake.sandboxes()), results=cache)
+    def engine(self, lake: Lake, cache: ResultCache) -> SqlQueries:
+        return sql_queries(lake, OneWorker(lake.worker()), lake.sandboxes(), results=cache)
 
-    def ask(self, engine: Engine, sql: str = SQL, organization: object = OWN) -> tuple[pa.Table, Account]:
+    def ask(self, engine: SqlQueries, sql: str = SQL, organization: object = OWN) -> tuple[pa.Table, Account]:
         answer = engine.sql(organization, Question(sql, NOW))  # type: ignore[arg-type]
         return pa.Table.from_batches(list(answer), schema=answer.schema), answer.account
 
-    def test_the_second_time_nothing_is_fetched(self, engine: Engine) -> None:
+    def test_the_second_time_nothing_is_fetched(self, engine: SqlQueries) -> None:
         table, first = self.ask(engine)
         again, second = self.ask(engine)
         assert again.equals(table)
@@ -190,26 +190,26 @@ class TestEngine:
         assert second.rows == 6
         assert set(second.seconds) == {"plan", "pick"}
 
-    def test_a_new_segment_is_seen_at_once(self, engine: Engine, lake: Lake) -> None:
+    def test_a_new_segment_is_seen_at_once(self, engine: SqlQueries, lake: Lake) -> None:
         self.ask(engine)
         lake.add([Record(START + 100, message="new")])
         table, account = self.ask(engine)
         assert not account.from_cache
         assert "new" in table["message"].to_pylist()
 
-    def test_no_organization_gets_anothers_rows(self, engine: Engine) -> None:
+    def test_no_organization_gets_anothers_rows(self, engine: SqlQueries) -> None:
         self.ask(engine)
         table, account = self.ask(engine, organization=OTHER)
         assert not account.from_cache
         assert table["message"].to_pylist() == ["theirs"]
 
-    def test_a_query_that_fails_is_run_again(self, engine: Engine, cache: ResultCache) -> None:
+    def test_a_query_that_fails_is_run_again(self, engine: SqlQueries, cache: ResultCache) -> None:
         for _ in range(2):
             with pytest.raises(UserError, match="Could not convert"):
                 self.ask(engine, "SELECT message::INT FROM logs")
         assert cache.size == 0
 
-    def test_what_is_measured_is_run(self, engine: Engine) -> None:
+    def test_what_is_measured_is_run(self, engine: SqlQueries) -> None:
         self.ask(engine)
         table, account = self.ask(engine, "EXPLAIN ANALYZE " + SQL)
         assert not account.from_cache

@@ -29,8 +29,8 @@ from lakerunner.pipeline.ask.process import QueryProcesses, ServeSettings, for_q
 from lakerunner.pipeline.ask.remote import RemoteQueries
 from lakerunner.pipeline.ask.run import AskLimits
 from lakerunner.pipeline.ask.shares import ShareLimits, Shares
-from lakerunner.query.engine import Question
 from lakerunner.query.outgrown import Outgrown, SparkAnswer
+from lakerunner.query.sql import Question
 from servers.lake import wait_until
 from servers.spark import spark_settings
 

@@ -10,7 +10,7 @@ from sample_lake import HOUR, OWN, START
 
 from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.time import ALL_TIME, TimeRange
-from lakerunner.plan.sql import Rounds
+from lakerunner.plan.plan import Rounds
 from lakerunner.query.stretches import FIRST_BYTES, cut
 
 

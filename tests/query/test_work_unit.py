@@ -11,19 +11,19 @@ from sample_lake import FULL_SHRED, NOW, OWN, START, Record, write_segment
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
+from lakerunner.plan.plan import Leaf, Shard
 from lakerunner.plan.scan import Attribute, Contains, Equals, Present
-from lakerunner.plan.sql import Leaf
+from lakerunner.plan.sql_rows import SqlRows
+from lakerunner.promql.operators import SeriesFragment
 from lakerunner.promql.parse import parse
-from lakerunner.query.metrics.selection import Selection
-from lakerunner.query.metrics.unit import Evaluate, MetricsUnit
-from lakerunner.query.unit import WorkUnit
-from lakerunner.query.units import MAX_LEVELS, unit_from_bytes
+from lakerunner.promql.selection import Selection
+from lakerunner.query.unit import MAX_LEVELS, Unit
 from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Steps
 
 
 @pytest.fixture
-def unit() -> WorkUnit:
+def unit() -> Unit:
     segments = [write_segment([Record(START + n)], collector=c)[0] for n, c in enumerate("ab")]
     shredded = write_segment([Record(START)], shred=FULL_SHRED)[0]
     plan = compile_sql(
@@ -35,20 +35,22 @@ def unit() -> WorkUnit:
         Contains(Attribute("attributes", "k"), "x", ignore_case=True),
         Present((Attribute("resource_attributes", "k"),)),
     )
-    return WorkUnit(OWN, Leaf(replace(scan, conditions=conditions), plan.sql, steady=False), (*segments, shredded))
+    return Unit(
+        OWN, Leaf(replace(scan, conditions=conditions), SqlRows("SELECT 1", steady=False)), (*segments, shredded)
+    )
 
 
 def bare(segment: Segment) -> Segment:
     return replace(segment, statistics={}, fingerprints=())
 
 
-def test_there_and_back(unit: WorkUnit) -> None:
-    back = unit_from_bytes(unit.to_bytes())
+def test_there_and_back(unit: Unit) -> None:
+    back = Unit.from_bytes(unit.to_bytes())
     assert back == replace(unit, segments=back.segments)
     assert [bare(one) for one in back.segments] == [bare(one) for one in unit.segments]
 
 
-def test_column_sets_travel_once(unit: WorkUnit) -> None:
+def test_column_sets_travel_once(unit: Unit) -> None:
     wire = json.loads(unit.to_bytes())
     assert len(wire["column_sets"]) == 2
     assert len(wire["segments"]) == 3
@@ -59,14 +61,14 @@ def test_statistics_and_fingerprints_stay_home() -> None:
         write_segment([Record(START)])[0], statistics={"a": 1, "side_bytes": {"text.bin": 7}}, fingerprints=(1, 2)
     )
     (leaf,) = compile_sql("SELECT 1 FROM logs", OWN, NOW).leaves
-    (sent,) = unit_from_bytes(WorkUnit(segment.organization, leaf, (segment,)).to_bytes()).segments
+    (sent,) = Unit.from_bytes(Unit(segment.organization, leaf, (segment,)).to_bytes()).segments
     assert (sent.statistics, sent.fingerprints) == ({"side_bytes": {"text.bin": 7}}, ())
 
 
 def test_a_segment_of_another_signal_is_refused() -> None:
     (leaf,) = compile_sql("SELECT 1 FROM logs", OWN, NOW).leaves
     with pytest.raises(ValueError, match="holds traces, the scan reads logs"):
-        WorkUnit(OWN, leaf, (replace(write_segment([Record(START)])[0], signal="traces"),))
+        Unit(OWN, leaf, (replace(write_segment([Record(START)])[0], signal="traces"),))
 
 
 @pytest.mark.parametrize(
@@ -76,24 +78,27 @@ def test_a_segment_of_another_signal_is_refused() -> None:
         b"[]",
         b"{}",
         b'{"version":1}',
-        b'{"version":2,"organization":"x","sql":"","steady":true,"column_sets":[],"segments":[],"scan":{}}',
+        b'{"version":4,"organization":"x","operator":{"name":"sql"},"column_sets":[],"segments":[],"scan":{}}',
+        b'{"version":4,"organization":"x","operator":{"name":"none"},"column_sets":[],"segments":[],"scan":{}}',
         b"\xff",
     ],
 )
 def test_what_is_no_unit_is_corrupt(data: bytes) -> None:
     with pytest.raises(Corrupt):
-        unit_from_bytes(data)
+        Unit.from_bytes(data)
 
 
 @pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 900, 3_000, 100_000])
 @pytest.mark.parametrize("start", ['{"metrics": ', '{"scan": ', '{"version": 2, "segments": '])
 def test_a_unit_that_is_nested_without_end_is_refused(start: str, levels: int) -> None:
     with pytest.raises(Corrupt, match=f"nested deeper than {MAX_LEVELS} levels"):
-        unit_from_bytes(f"{start}{'[' * levels}{']' * levels}}}".encode())
+        Unit.from_bytes(f"{start}{'[' * levels}{']' * levels}}}".encode())
 
 
 def test_the_deepest_expression_of_promql_is_a_unit() -> None:
     expression = parse("abs(" * 98 + "up" + ")" * 98)
-    task = Evaluate(expression, Steps(0, 60_000, 60_000), 300_000, delayed_names=True)
-    unit = MetricsUnit(OWN, (), Selection((Matcher("__name__", "=", "up"),), 0, 60_000), task)
-    assert unit_from_bytes(unit.to_bytes()) == unit
+    selection = Selection((Matcher("__name__", "=", "up"),), 0, 60_000)
+    assert selection.scan
+    fragment = SeriesFragment(expression, Steps(0, 60_000, 60_000), selection, 300_000, delayed_names=True)
+    unit = Unit(OWN, Leaf(selection.scan, fragment), (), Shard(1, 3), {60_000: ((0, 60_000),)})
+    assert Unit.from_bytes(unit.to_bytes()) == unit

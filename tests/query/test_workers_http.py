@@ -29,18 +29,19 @@ from lakerunner.api.worker import WorkerApi
 from lakerunner.api.worker_client import RemoteWorkers, worker_name
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Position, TooLarge, Unavailable, UserError
-from lakerunner.plan.sql import Leaf
+from lakerunner.plan.plan import Leaf
+from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.assign import UnitSize, assign, ranked
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine
 from lakerunner.query.failures import EngineError
-from lakerunner.query.gather import Gather, Gathering
+from lakerunner.query.gather import Gathering, RowGather
 from lakerunner.query.slots import Slots
-from lakerunner.query.unit import WorkUnit
+from lakerunner.query.sql import SqlQueries
+from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
 from servers.lake import wait_until
 from suites.certificates import throw_away
+from suites.queries import sql_queries
 
 KEY = "of the cluster"
 ENDLESS = "SELECT count(*) AS message FROM range(1000000) a(x), range(1000000) b(y) WHERE x + y = -1"
@@ -109,9 +110,9 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def three(lake: Lake, serve: Serve) -> Iterator[Engine]:
+def three(lake: Lake, serve: Serve) -> Iterator[SqlQueries]:
     with remote([serve(lake) for _ in range(3)]) as workers:
-        yield Engine(lake, workers, Coordinator(lake.sandboxes()))
+        yield sql_queries(lake, workers, lake.sandboxes())
 
 
 class remote:  # noqa: N801 reads as a function
@@ -130,11 +131,11 @@ class remote:  # noqa: N801 reads as a function
 
 def leaf(sql: str = MANY, *, steady: bool = True) -> Leaf:
     (scan,) = compile_sql("SELECT message FROM logs", OWN, NOW).scans
-    return Leaf(scan, sql, steady)
+    return Leaf(scan, SqlRows(sql, steady=steady))
 
 
-def gather(lake: Lake, workers: RemoteWorkers, of: Leaf | None = None) -> Gather:
-    return Gather(OWN, of or leaf(), lake.all, workers, Gathering())
+def gather(lake: Lake, workers: RemoteWorkers, of: Leaf | None = None) -> RowGather:
+    return RowGather(OWN, of or leaf(), lake.all, workers, Gathering())
 
 
 def check_each_once(table: pa.Table) -> None:
@@ -162,7 +163,7 @@ def shares(lake: Lake, urls: Sequence[str]) -> int:
     return len(assign(lake.all, urls, UnitSize()))
 
 
-def failure(gathered: Gather) -> LakerunnerError:
+def failure(gathered: RowGather) -> LakerunnerError:
     with pytest.raises((LakerunnerError, pa.ArrowException)):
         gathered.reader().read_all()
     assert isinstance(gathered.failure, LakerunnerError)
@@ -170,7 +171,7 @@ def failure(gathered: Gather) -> LakerunnerError:
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_three_answer_as_one_does(sql: str, engine: Engine, three: Engine) -> None:
+def test_three_answer_as_one_does(sql: str, engine: SqlQueries, three: SqlQueries) -> None:
     one, many = answer_of(engine, sql), answer_of(three, sql)
     assert many.schema == one.schema
     assert rows_of(many) == rows_of(one)
@@ -293,7 +294,7 @@ def test_a_worker_without_room_says_so_and_another_is_asked(wide: Lake, serve: S
 def test_more_may_wait_than_the_server_has_threads_for_other_things(wide: Lake, serve: Serve) -> None:
     """Sixty units wait, more than a server's forty threads: the one that runs is read all the same."""
     only = serve(wide, slots=Slots(1))
-    unit = WorkUnit(OWN, leaf("SELECT message FROM scan_1"), tuple(wide.all[:1]))
+    unit = Unit(OWN, leaf("SELECT message FROM scan_1"), tuple(wide.all[:1]))
     with remote([only]) as workers:
         (worker,) = workers.here()
         rows: list[int] = []
@@ -316,7 +317,7 @@ def test_a_worker_of_another_cluster_or_version_is_not_the_askers_fault(wide: La
         assert "another" not in str(error)
     with remote([serve(wide)]) as workers:
         (worker,) = workers.here()
-        unit = WorkUnit(OWN, leaf(), ())
+        unit = Unit(OWN, leaf(), ())
         newer = replace(unit)
         object.__setattr__(newer, "to_bytes", lambda: unit.to_bytes().replace(b'"version":2', b'"version":99'))
         with pytest.raises(Lost, match="refused the unit: work unit of version 99: this worker takes version 2"):

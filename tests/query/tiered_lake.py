@@ -18,16 +18,16 @@ from lakerunner.model.tier import TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
-from lakerunner.query.known_segments import KnownSegments
-from lakerunner.query.metrics.answer import MetricsQuestion
-from lakerunner.query.metrics.engine import MetricsEngine
+from lakerunner.query.metrics.queries import MetricQueries
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.histograms.histogram import Histogram, equal
 from lakerunner.series.values import Scalar, Steps, Vector
+from suites.queries import metric_queries
 
 T0 = 1_704_067_200_000  # a multiple of every tier
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
@@ -38,14 +38,14 @@ STEPS = Steps(T0 + 10 * MINUTE, T0 + 20 * MINUTE, 5 * MINUTE)
 @dataclass
 class Tiered:
     index: RollupLake
-    engine: MetricsEngine
+    engine: MetricQueries
 
 
 def tiered(lake: MetricLake, **how: Any) -> Tiered:
     index = RollupLake(lake)
     sandboxes = Sandboxes(Limits("500MB", 60.0, 1000), threads=1, spill_directory=lake.directory / "spill")
     worker = QueryWorker(SegmentCache(lake.store, lake.directory / "cache-tiers", 1 << 30), sandboxes)
-    return Tiered(index, MetricsEngine(KnownSegments(index), OneWorker(worker), **how))
+    return Tiered(index, metric_queries(index, OneWorker(worker), **how))
 
 
 def series(name: str, points: list[tuple[int, float | None]], counter: bool, **labels: str) -> Any:
@@ -86,7 +86,7 @@ def roll_tier(index: RollupLake, tier: int, taken: Callable[[Segment], bool] = l
 
 def ask(made: Tiered, text: str, steps: Steps, raw: bool, **how: Any) -> tuple[dict[str, list[Any]], Any]:
     instant = len(steps) == 1
-    answer = made.engine.promql(OWN, MetricsQuestion(text, steps, instant, T0 * NS, raw=raw, **how))
+    answer = made.engine.promql(OWN, PromqlQuestion(text, steps, instant, T0 * NS, raw=raw, **how))
     found: dict[str, list[Any]] = {}
     for group in answer:
         value = group.value

@@ -18,8 +18,8 @@ from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import NAME
 from lakerunner.model.time import TimeRange
 from lakerunner.query.account import Account, Missing
-from lakerunner.query.metrics.answer import Group
 from lakerunner.query.metrics.reads import Read
+from lakerunner.query.series_answer import Group
 from lakerunner.series.histograms.histogram import Buckets, Histogram
 from lakerunner.series.values import Steps, Vector
 from lakerunner.services.plot import Line, plot, short

@@ -26,22 +26,22 @@ from lakerunner.model.tier import RAW, window_end
 from lakerunner.plan.regex import compiled
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.answer import (
     Cardinality,
     CardinalityQuestion,
-    Group,
     LabelCount,
     Listing,
     MetricCount,
     MetricsLake,
-    MetricsQuestion,
     StoredSamples,
 )
-from lakerunner.query.metrics.joined import distinct_samples
 from lakerunner.query.metrics.reads import Read
+from lakerunner.query.series_answer import Group
 from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
+from lakerunner.series.evaluation.joined import distinct_samples
 from lakerunner.series.expression import Kind, Matcher
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Note
@@ -60,12 +60,12 @@ class MemoryLake:
     exemplars_of: dict[Labels, list[dict[str, Any]]] = field(default_factory=dict)
     group_steps: int = 1 << 40
     account: Account = field(default_factory=Account)
-    asked: list[MetricsQuestion] = field(default_factory=list)
+    asked: list[PromqlQuestion] = field(default_factory=list)
 
     def add(self, labels: Mapping[str, str], points: Points, organization: UUID = DEFAULT_ORGANIZATION.id) -> None:
         self.series_of.setdefault(organization, {})[labels_of(labels)] = points
 
-    def promql(self, organization: UUID, question: MetricsQuestion) -> MemoryAnswer:
+    def promql(self, organization: UUID, question: PromqlQuestion) -> MemoryAnswer:
         self.asked.append(question)
         expression = resolve(parse(question.text), question.steps, question.instant)
         kind = kind_of(expression, FUNCTIONS)
@@ -170,7 +170,7 @@ class MemoryLake:
 class MemoryAnswer:
     lake: MemoryLake
     organization: UUID
-    question: MetricsQuestion
+    question: PromqlQuestion
     kind: Kind
     notes: tuple[Note, ...] = ()
     account: Account = field(default_factory=Account)
@@ -266,7 +266,7 @@ class ScriptedLake(MemoryLake):
     answers: dict[str, ScriptedMetrics | LakerunnerError] = field(default_factory=dict)
     listing: Exception | None = None
 
-    def promql(self, organization: UUID, question: MetricsQuestion) -> Any:
+    def promql(self, organization: UUID, question: PromqlQuestion) -> Any:
         self.asked.append(question)
         answer = self.answers[question.text]
         if isinstance(answer, Exception):

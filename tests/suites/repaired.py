@@ -23,16 +23,16 @@ from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
 from lakerunner.pipeline.ingest import IngestLimits, ingest_group
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
 from lakerunner.query.cache import SegmentCache
-from lakerunner.query.coordinate import Coordinator
-from lakerunner.query.engine import Engine, Question
 from lakerunner.query.failures import Limits
 from lakerunner.query.rows import json_rows
 from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.services.ingest import commit_of
 from lakerunner.services.repair.command import RepairRequest, run_repair
 from suites.checked import ORG, START_NS, CheckedLake
+from suites.queries import sql_queries
 
 INGEST = IngestLimits(64 << 20, 64 << 20)
 MERGE = CompactLimits(64 << 20, 1 << 30)
@@ -44,7 +44,7 @@ class RawLake:
 
     lake: CheckedLake
     directory: Path
-    engine: Engine | None = None
+    engine: SqlQueries | None = None
     number: int = 0
 
     def ingest(
@@ -133,7 +133,7 @@ class RawLake:
         if self.engine is None:
             cache = SegmentCache(self.lake.store, self.directory / "cache", 1 << 30)
             sandboxes = Sandboxes(Limits("500MB", 60.0, 1_000_000), threads=1, spill_directory=self.directory / "spill")
-            self.engine = Engine(self.lake.index, OneWorker(QueryWorker(cache, sandboxes)), Coordinator(sandboxes))
+            self.engine = sql_queries(self.lake.index, OneWorker(QueryWorker(cache, sandboxes)), sandboxes)
         return [
             sorted(
                 json.dumps(json.loads(row), sort_keys=True)

@@ -22,7 +22,7 @@ from lakerunner.api.sql import SqlApi
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.query.account import Account
-from lakerunner.query.engine import Question
+from lakerunner.query.sql import Question
 
 SCHEMA = pa.schema([("n", pa.int64())])
 FAILURE = "more rows than query_max_rows: add a LIMIT"

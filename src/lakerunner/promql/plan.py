@@ -171,14 +171,17 @@ class PromqlQuestion:
     streamed: bool = False
     raw: bool = False
 
+    def check(self, kind: Kind) -> None:
+        """UserError where an expression of this kind has no value over a range."""
+        if not self.instant and kind in (Kind.STRING, Kind.MATRIX):
+            shown = "range vector" if kind is Kind.MATRIX else kind.value
+            raise UserError(f'invalid expression type "{shown}" for range query, must be Scalar or instant Vector')
+
 
 def compile_promql(question: PromqlQuestion, limits: Limits, *, delayed_names: bool = False) -> Plan:
     """UserError, with its position, for a text that cannot be asked."""
     parsed = parse(question.text)
-    kind = kind_of(parsed, FUNCTIONS)
-    if not question.instant and kind in (Kind.STRING, Kind.MATRIX):
-        shown = "range vector" if kind is Kind.MATRIX else kind.value
-        raise UserError(f'invalid expression type "{shown}" for range query, must be Scalar or instant Vector')
+    question.check(kind_of(parsed, FUNCTIONS))
     expression = resolve(parsed, question.steps, question.instant)
     query = SeriesQuery(
         expression,

@@ -42,10 +42,15 @@ class Job:
 
     organization: UUID
     plan: Plan
-    finish: SqlFinish
     picks: tuple[Pick, ...]
     options: Options
     before: Account = field(default_factory=Account)
+
+    @property
+    def finish(self) -> SqlFinish:
+        if not isinstance(self.plan.finish, SqlFinish):
+            raise TypeError(f"{self.plan.finish} is not SQL")
+        return self.plan.finish
 
     def stretches(self, first_bytes: int) -> Sequence[Sequence[Sequence[Segment]]]:
         """The segments of each leaf, of each round."""
@@ -129,14 +134,12 @@ class Engine:
         return Explained(lines, before, self.answer(organization, plan, plain) if measured else None)
 
     def _job(self, organization: UUID, plan: Plan, options: Options) -> Job:
-        if not isinstance(plan.finish, SqlFinish):
-            raise TypeError(f"{plan.finish} is not SQL")
         began = self.clock()
         picks = self.picks(organization, plan.scans, options.now_ns)
         seconds = {"plan": options.planned, "pick": self.clock() - began}
         warnings = expiry_warnings(zip(plan.scans, picks, strict=True))
         before = replace(total(pick.account for pick in picks), seconds=seconds, warnings=warnings)
-        return Job(organization, plan, plan.finish, picks, options, before)
+        return Job(organization, plan, picks, options, before)
 
     def picks(self, organization: UUID, scans: Sequence[Scan], now_ns: int) -> tuple[Pick, ...]:
         """Scans over the same range read the same segments, also when a compaction commits in between."""

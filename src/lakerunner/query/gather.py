@@ -43,8 +43,8 @@ from lakerunner.query.workers import Worker, Workers
 from lakerunner.series.operator import SeriesOperator
 from lakerunner.series.pieces import Piece
 
-PART_ROWS = 4_000_000  # of the picked segments: more are cut into parts, whoever works them out
-_PARTS = 16
+SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into shards, whoever works them out
+_SHARDS = 16
 _AT_ONCE = 32
 _AT_ONCE_PER_WORKER = 2  # one is fetched or sent while the other is computed
 _CLOSE_SECONDS = 1.0
@@ -58,15 +58,15 @@ class Gathering:
     """How the results of a query are gathered. `partial`: segments that cannot be read are named as missing in the
     account; otherwise they are an error. `ahead`: the work may be started long before its rows are read, or be one of
     several that are read one after the other; its rows wait on disk, so that no worker waits for the reader.
-    `part_rows`: of how many rows a part of the series or traces is, so that the same rows are always cut in the same
+    `shard_rows`: of how many rows a shard of the series or traces is, so that the same rows are always cut in the same
     way, whoever works them out."""
 
     partial: bool = False
     ahead: bool = False
     size: UnitSize = field(default_factory=UnitSize)
     spool: Spool = field(default_factory=Spool)
-    part_rows: int = PART_ROWS
-    most_parts: int = _PARTS
+    shard_rows: int = SHARD_ROWS
+    most_shards: int = _SHARDS
 
 
 @dataclass(eq=False)
@@ -220,9 +220,9 @@ class Gather(ABC):
             shares = assign(self._segments, list(self._workers), self._how.size)
             return [_Task(share.worker, share.segments, number=n) for n, share in enumerate(shares)]
         rows = sum(segment.rows for segment in self._segments)
-        parts = max(1, min(self._how.most_parts, rows // self._how.part_rows))
+        shards = max(1, min(self._how.most_shards, rows // self._how.shard_rows))
         segments = tuple(self._segments)
-        tasks = [_Task("", segments, Shard(number, parts), number) for number in range(parts if segments else 0)]
+        tasks = [_Task("", segments, Shard(number, shards), number) for number in range(shards if segments else 0)]
         for task in tasks:
             task.worker = task.ranked(self._workers)[0]
         return tasks
@@ -346,7 +346,7 @@ class RowGather(Gather):
                     lambda: self._schema is not None or self._failure is not None or self._closed
                 )
             )
-            if self._failure or self._closed or self._schema is None:
+            if self._failure or self._schema is None:
                 raise self._failure or cancelled()
             return self._schema
 

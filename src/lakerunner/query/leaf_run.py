@@ -7,7 +7,9 @@ What always holds: past the time that a query may run, and once it is closed, ev
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import inf
 from threading import Event, Lock, Timer
+from time import monotonic
 from uuid import UUID
 
 from lakerunner.model.errors import UserError
@@ -52,9 +54,8 @@ class LeafRun:
         self._account = Account()
         self._running: PieceGather | None = None
         self._stopped = Event()
-        self._late = Event()
-        self._timer = Timer(resources.seconds, self._end_late)
-        self._timer.daemon = True
+        self._timer: Timer | None = None
+        self._deadline = inf
 
     @property
     def account(self) -> Account:
@@ -67,12 +68,16 @@ class LeafRun:
             self._account += account
 
     def start(self) -> None:
-        """Let the time of the query begin, once."""
-        if not self._timer.is_alive() and not self._stopped.is_set():
+        """Let the time of the query begin, once. When it is over, what still runs is stopped."""
+        if self._timer is None:
+            self._deadline = monotonic() + self._resources.seconds
+            self._timer = Timer(self._resources.seconds, self.close)
+            self._timer.daemon = True
             self._timer.start()
 
     def close(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._stopped.set()
         with self._lock:
             running = self._running
@@ -80,7 +85,7 @@ class LeafRun:
             running.close()
 
     def check(self) -> None:
-        if self._late.is_set():
+        if monotonic() >= self._deadline:
             raise too_long(self._resources.seconds)
         if self._stopped.is_set():
             raise cancelled()
@@ -123,10 +128,6 @@ class LeafRun:
                 self._account += gather.account
                 self._running = None
             gather.close()
-
-    def _end_late(self) -> None:
-        self._late.set()
-        self.close()
 
 
 def selection_of(leaf: Leaf) -> Selection:

@@ -14,8 +14,9 @@ from lakerunner.api.prometheus_response import notes_texts
 from lakerunner.model.errors import UserError
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.promql.resolve import resolve
-from lakerunner.query.metrics.answer import Group, MetricsQuestion
+from lakerunner.query.series_answer import Group
 from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
 from lakerunner.series.evaluation.ranges import windowed
 from lakerunner.series.expression import Expression
@@ -51,7 +52,7 @@ def answer(query: Query, source: Source, evaluated: Evaluated) -> dict[str, Any]
 def _asked(query: Query, source: Source, evaluated: Evaluated) -> tuple[Vector | Scalar | String | Samples, Notes]:
     try:
         parsed = parse(query.text)
-        MetricsQuestion(query.text, query.steps, query.instant, 0).check(kind_of(parsed, FUNCTIONS))
+        PromqlQuestion(query.text, query.steps, query.instant, 0).check(kind_of(parsed, FUNCTIONS))
         expression = resolve(parsed, query.steps, query.instant)
     except UserError as error:
         raise invalid("query", query_text(error)) from error

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakerunner.promql.functions import FUNCTIONS
-from lakerunner.query.metrics.joined import joined_vectors
 from lakerunner.series.aggregations import SPLITS
 from lakerunner.series.aggregations.split import NotSplit
 from lakerunner.series.evaluation.evaluate import Evaluator, finished
 from lakerunner.series.evaluation.fragments import Fragment, split
+from lakerunner.series.evaluation.joined import joined_vectors
 from lakerunner.series.evaluation.names import distinct_series
 from lakerunner.series.expression import Aggregate, Expression
 from lakerunner.series.function import Source

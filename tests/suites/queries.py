@@ -1,0 +1,38 @@
+"""Engines for tests: one engine over an index and workers, and the languages that compile for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakerunner.promql.operators import Limits
+from lakerunner.query.coordinate import Coordinator
+from lakerunner.query.engine import Engine
+from lakerunner.query.gather import Gathering
+from lakerunner.query.known_segments import KnownSegments, SegmentIndex
+from lakerunner.query.metrics.queries import MetricQueries
+from lakerunner.query.outgrown import Outgrown
+from lakerunner.query.sandbox.pool import Sandboxes
+from lakerunner.query.sql import SqlQueries
+from lakerunner.query.workers import Workers
+
+
+def sql_queries(
+    index: SegmentIndex, workers: Workers, sandboxes: Sandboxes, outgrown: Outgrown | None = None, **how: Any
+) -> SqlQueries:
+    engine = Engine(KnownSegments(index), workers, Coordinator(sandboxes), **how)
+    return SqlQueries(engine, sandboxes, outgrown)
+
+
+def metric_queries(
+    index: SegmentIndex,
+    workers: Workers,
+    limits: Limits | None = None,
+    *,
+    shard_rows: int = 4_000_000,
+    most_shards: int = 16,
+    seconds: float = 300.0,
+    delayed_names: bool = False,
+) -> MetricQueries:
+    gathering = Gathering(shard_rows=shard_rows, most_shards=most_shards)
+    engine = Engine(KnownSegments(index), workers, gathering=gathering, seconds=seconds)
+    return MetricQueries(engine, limits or Limits(), delayed_names=delayed_names)
