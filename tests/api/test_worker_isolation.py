@@ -169,7 +169,7 @@ def test_no_name_leads_out_of_the_organization(worker: Worker, collector: str) -
 )
 def test_the_sql_of_a_unit_reads_its_relation_and_nothing_else(worker: Worker, sql: str) -> None:
     hostile = sql.format(path=min(BASIL.segments[1]))
-    response = worker.run(unit_of(AMBER) | {"sql": hostile})
+    response = worker.run(unit_of(AMBER) | {"operator": {"name": "sql", "sql": hostile, "steady": True}})
     assert response.content[:1] == b"E", response.content
     assert json.loads(response.content[5:])["message"].startswith("the query cannot be run: ")
     assert [word for word in told_of(BASIL, response) if word not in hostile] == []

@@ -285,7 +285,7 @@ class TestIsolation:
             Unit(OWN, Leaf(scan, SqlRows("SELECT 1")), tuple(lake.all))
         honest = Unit(OTHER, Leaf(scan, SqlRows("SELECT 1")), (lake.all[-1],)).to_bytes()
         forged = honest.replace(
-            f'{{"version":2,"organization":"{OTHER}"'.encode(), f'{{"version":2,"organization":"{OWN}"'.encode()
+            f'{{"version":4,"organization":"{OTHER}"'.encode(), f'{{"version":4,"organization":"{OWN}"'.encode()
         )
         assert forged != honest
         with pytest.raises(Corrupt, match="not one of organization"):
@@ -334,7 +334,9 @@ class TestIsolation:
         assert answer_of(lake.engine(worker), "SELECT count(*) AS n FROM logs", organization=OTHER).num_rows == 1
         (foreign,) = [path for path in (lake.directory / "cache").iterdir() if path.name.startswith(str(OTHER))]
         honest = unit("SELECT message FROM scan_1", lake)
-        forged = replace(honest, leaf=replace(honest.leaf, sql=sql.format(other=foreign, directory=foreign.parent)))
+        forged = replace(
+            honest, leaf=replace(honest.leaf, operator=SqlRows(sql.format(other=foreign, directory=foreign.parent)))
+        )
         with pytest.raises(UserError, match="cannot be run"):
             list(worker.run(forged))
 

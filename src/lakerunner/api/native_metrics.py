@@ -14,7 +14,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import anyio
 import orjson
 from anyio import to_thread
 from starlette.requests import Request
@@ -22,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakerunner.api import native_operations as said
+from lakerunner.api.answering import Close, respond
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import read_json
 from lakerunner.api.errors import error_body
@@ -77,21 +77,14 @@ class NativeMetricsApi:
         caller = await self._caller(request)
         body = await read_json(request, BODY_LIMIT)
         asked = PromqlAsked.of(body, request.headers.get("accept", ""), self.now_ns())
-        slot = await while_connected(request, self.limits.slot(caller))
-        try:
-            answer = await to_thread.run_sync(self.lake.promql, caller.organization.id, asked.question)
-        except BaseException:
-            slot.release()
-            raise
-        close = slot.after(answer.close)
-        if asked.events:
-            return Stream(_events(answer, asked), said.EVENTS, close)
-        try:
-            return await while_connected(request, _whole(request, answer, asked, close))
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(close)
-            raise
+
+        async def write(answer: SeriesAnswer, close: Close) -> Response:
+            if asked.events:
+                return Stream(_events(answer, asked), said.EVENTS, close)
+            return await _whole(request, answer, asked, close)
+
+        begin = partial(self.lake.promql, caller.organization.id, asked.question)
+        return await respond(request, self.limits, caller, begin, write)
 
     async def tags(self, request: Request) -> Response:
         wanted = await self._wanted(request)

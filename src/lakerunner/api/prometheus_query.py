@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import anyio
 import orjson
 from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
+from lakerunner.api.answering import Close, respond
 from lakerunner.api.formats.prometheus_json import result_json
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.prometheus_errors import BAD_DATA, TIMEOUT, Refused, query_text, running
 from lakerunner.api.prometheus_parameters import MAX_MS, MIN_MS, Parameters, invalid, read_duration
 from lakerunner.api.prometheus_response import TRUNCATED, account_warnings, notes_texts, streamed
-from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MS_NS
@@ -124,29 +123,22 @@ class Queries:
     seconds: float
 
     async def answer(self, request: Request, caller: Caller, asked: Asked) -> Response:
-        began = time.perf_counter()
-        slot = await while_connected(request, self.limits.slot(caller))
-        queued = time.perf_counter() - began
-        try:
-            answer = await to_thread.run_sync(self._begun, caller, asked.question)
-        except BaseException:
-            slot.release()
-            raise
-        close = slot.after(answer.close)
-        try:
-            groups = await while_connected(request, self._groups(answer, asked))
-            spent = time.perf_counter() - began
-            return await streamed(request, _body(answer, groups, asked, (queued, spent)), close)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(close)
-            raise
+        began = queued = time.perf_counter()
 
-    def _begun(self, caller: Caller, question: PromqlQuestion) -> SeriesAnswer:
-        try:
-            return self.lake.promql(caller.organization.id, question)
-        except UserError as error:
-            raise invalid("query", query_text(error)) from error
+        def begin() -> SeriesAnswer:
+            nonlocal queued
+            queued = time.perf_counter()
+            try:
+                return self.lake.promql(caller.organization.id, asked.question)
+            except UserError as error:
+                raise invalid("query", query_text(error)) from error
+
+        async def write(answer: SeriesAnswer, close: Close) -> Response:
+            groups = await self._groups(answer, asked)
+            spent = time.perf_counter() - began
+            return await streamed(request, _body(answer, groups, asked, (queued - began, spent)), close)
+
+        return await respond(request, self.limits, caller, begin, write)
 
     async def _groups(self, answer: SeriesAnswer, asked: Asked) -> list[Group]:
         asked_for = self.seconds if asked.timeout_ns is None else max(asked.timeout_ns, 0) / 1e9

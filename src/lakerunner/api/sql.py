@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import anyio
-from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from lakerunner.api.answering import respond
 from lakerunner.api.asked import Asked
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.body import BodyLimit, read_json
 from lakerunner.api.limits import QueryLimits
 from lakerunner.api.openapi import Endpoint
 from lakerunner.api.sql_operations import QUERY, TABLES
-from lakerunner.api.stream import while_connected
 from lakerunner.lakeql.describe import described_tables
 from lakerunner.model.caller import Role
+from lakerunner.query.answer import Answer
 from lakerunner.query.sql import Question, SqlQueries
 
 QUERY_LIMIT = BodyLimit(1 << 20, "the limit of a query and its parameters")
@@ -48,20 +47,12 @@ class SqlApi:
         caller = await self.authenticator.admit(request, Role.READ)
         body = await read_json(request, QUERY_LIMIT)
         asked = Asked.of(body, request.query_params, request.headers.get("accept", "*/*"))
-        slot = await while_connected(request, self.limits.slot(caller))
-        try:
+
+        def begin() -> Answer:
             question = Question(asked.text, self.now_ns(), asked.parameters, asked.partial, asked.engine)
-            answer = await to_thread.run_sync(self.queries.sql, caller.organization.id, question)
-        except BaseException:
-            slot.release()
-            raise
-        close = slot.after(answer.close)
-        try:
-            return await while_connected(request, asked.format.respond(answer, close))
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(close)
-            raise
+            return self.queries.sql(caller.organization.id, question)
+
+        return await respond(request, self.limits, caller, begin, asked.format.respond)
 
     async def tables(self, request: Request) -> Response:
         await self.authenticator.admit(request, Role.READ)

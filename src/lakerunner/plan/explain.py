@@ -41,7 +41,7 @@ def _leaf(leaf: Leaf) -> Iterator[str]:
     if leaf.rollup:
         yield _rollup(leaf.rollup)
     yield f"scan {leaf.scan.signal} {time_range_text(leaf.scan.time)}"
-    yield from _indented(_scan(leaf.scan))
+    yield from _indented(_scan(leaf.scan, by_columns=leaf.operator.input == "rows"))
 
 
 def _rollup(rollup: Rollup) -> str:
@@ -49,8 +49,9 @@ def _rollup(rollup: Rollup) -> str:
     return f"read {widest}" + (f": {rollup.reason}" if rollup.reason else "")
 
 
-def _scan(scan: Scan) -> Iterator[str]:
-    yield f"columns {', '.join(scan.columns) or 'none'}"
+def _scan(scan: Scan, *, by_columns: bool) -> Iterator[str]:
+    if by_columns:
+        yield f"columns {', '.join(scan.columns) or 'none'}"
     if scan.attributes:
         yield f"attributes {', '.join(_name(attribute) for attribute in scan.attributes)}"
     if scan.ids:

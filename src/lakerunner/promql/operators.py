@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from lakerunner.model.errors import TooLarge
+from lakerunner.model.time import MS_NS, time_text
+from lakerunner.plan.text import duration_text
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.printer import expression_text
 from lakerunner.promql.selection import Selection
@@ -207,9 +209,10 @@ class FetchSamples(SeriesOperator):
 
 
 def steps_text(steps: Steps) -> str:
+    start = time_text(steps.start * MS_NS)
     if len(steps) == 1:
-        return f"at {steps.start} ms"
-    return f"from {steps.start} to {steps.last} ms, {len(steps)} steps of {steps.step} ms"
+        return f"at {start}"
+    return f"from {start} to {time_text(steps.last * MS_NS)}, {len(steps)} steps of {duration_text(steps.step * MS_NS)}"
 
 
 def _of_samples(evaluation: BlockEvaluation, block: Callable[[], Samples]) -> list[Piece]:

@@ -199,7 +199,7 @@ class MetricSegments:
     @contextmanager
     def opened(self, scan: Scan, segments: Sequence[Segment]) -> Iterator[tuple[dict[UUID, SegmentFile], Account]]:
         """The files of those segments that the scan can want something of, with what it took to have them."""
-        with self._cache.hold(scan, segments) as held:
+        with _named(segments), self._cache.hold(scan, segments) as held:
             files = {
                 segment.id: SegmentFile(
                     segment, held.files[segment.id], self._footprint(segment, held), self._numbers, self._sketches
@@ -212,7 +212,7 @@ class MetricSegments:
     @contextmanager
     def beside(self, segments: Sequence[Segment], name: str) -> Iterator[Mapping[UUID, Path]]:
         """The files of this name beside the segments, while the context lasts."""
-        with self._cache.hold_beside(segments, name) as paths:
+        with _named(segments), self._cache.hold_beside(segments, name) as paths:
             yield paths
 
     @property
@@ -288,6 +288,20 @@ class Blocks:
     def _add(self, account: Account) -> None:
         with self._lock:
             self._account += account
+
+
+@contextmanager
+def _named(segments: Sequence[Segment]) -> Iterator[None]:
+    """Raise what cannot be read of the segments as Corrupt with the path of the segment."""
+    try:
+        yield
+    except Corrupt as error:
+        for segment in segments:
+            if segment.id == error.segment:
+                error.segment = None
+                with explained(segment):
+                    raise
+        raise
 
 
 def _table(known: Known, paths: Mapping[UUID, Path], segment: Segment) -> SeriesTable:
