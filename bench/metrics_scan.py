@@ -20,7 +20,7 @@ import duckdb
 import pyarrow.parquet as pq
 
 from _metrics_lake import MetricsLake, metrics_lake
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.series.expression import Matcher

@@ -18,7 +18,7 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import Leaf
 from lakerunner.promql.operators import FetchSamples
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.metrics.list_series import ListSeries
 from lakerunner.query.unit import Unit
 from lakerunner.series.expression import Matcher

@@ -20,7 +20,7 @@ from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.plan.plan import Shard
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.series.expression import Matcher

@@ -8,7 +8,7 @@ import pytest
 from metric_lake import ALL, T0, MetricLake, gauge, named, plain
 from sample_lake import removed
 
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.reading import SegmentFile
 from lakerunner.query.metrics.segments import MetricSegments

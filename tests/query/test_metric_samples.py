@@ -15,7 +15,7 @@ from sample_lake import OTHER
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import Labels
 from lakerunner.plan.plan import Shard
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.series.arrays import STALE
 from lakerunner.series.expression import Matcher
 

@@ -8,7 +8,7 @@ import pytest
 from metric_lake import ALL, T0, MetricLake, gauge, named, plain
 
 from lakerunner.model.labels import labels_of
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.listing import metadata_of
 from lakerunner.query.metrics.parquet import ParquetTable

@@ -21,7 +21,7 @@ from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.tier import RAW, TIERS, window_end
 from lakerunner.plan.plan import Leaf
 from lakerunner.promql.operators import FetchSamples
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.metrics.read_lines import lines
 from lakerunner.query.metrics.reading import SegmentFile
 from lakerunner.query.metrics.reads import Read, to_json

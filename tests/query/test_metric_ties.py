@@ -22,7 +22,7 @@ from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.metrics.exemplars import exemplars_of
 from lakerunner.query.metrics.listing import metadata_of, series_of
 from lakerunner.series.expression import Matcher

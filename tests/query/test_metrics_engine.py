@@ -25,7 +25,7 @@ from lakerunner.promql.operators import Limits as MetricsLimits
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.promql.resolve import resolve
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.metrics.queries import MetricQueries

@@ -16,7 +16,7 @@ from lakerunner.plan.scan import Attribute, Contains, Equals, Present
 from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.promql.operators import SeriesFragment
 from lakerunner.promql.parse import parse
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.unit import MAX_LEVELS, Unit
 from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Steps

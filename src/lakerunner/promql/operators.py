@@ -16,7 +16,7 @@ from lakerunner.model.time import MS_NS, time_text
 from lakerunner.plan.text import duration_text
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.printer import expression_text
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.series.aggregations import SPLITS
 from lakerunner.series.bounds import Bounds, too_many_samples
 from lakerunner.series.evaluation.blocks import BlockEvaluation

@@ -19,7 +19,7 @@ from lakerunner.promql.operators import NO_LIMITS, FetchSamples, Limits, SeriesF
 from lakerunner.promql.parse import parse
 from lakerunner.promql.printer import expression_text
 from lakerunner.promql.resolve import resolve
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, finished, in_order, kind_of, most_steps
 from lakerunner.series.evaluation.fragments import split

@@ -17,7 +17,7 @@ from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import NO_TILES, Tiles, aligned
 from lakerunner.plan.plan import Leaf
 from lakerunner.plan.scan import Scan
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled, too_long
 from lakerunner.query.gather import Gathering, PieceGather

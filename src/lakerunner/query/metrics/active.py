@@ -27,7 +27,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
 from lakerunner.plan.scan import Equals, Scan
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.held import explained
 from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.kernels import NS_PER_MS

@@ -24,7 +24,7 @@ from lakerunner.model.time import MIN_NS, MS_NS
 from lakerunner.plan.plan import Collect, Leaf, Plan, Rollup
 from lakerunner.plan.scan import Condition, Equals, Scan
 from lakerunner.promql.conditions import metric_conditions
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.collected import Collected
 from lakerunner.query.engine import Engine

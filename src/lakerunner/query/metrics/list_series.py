@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.metrics.active import SketchRequest, label_counts, names_of, sketches_of
 from lakerunner.query.metrics.exemplars import exemplars_of
 from lakerunner.query.metrics.listing import label_names, label_values, metadata_of, series_of

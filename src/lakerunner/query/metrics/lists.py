@@ -14,7 +14,7 @@ from uuid import UUID
 
 from lakerunner.model.labels import Labels
 from lakerunner.plan.plan import Collect, Leaf, Plan
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.collected import Collected
 from lakerunner.query.engine import Engine

@@ -9,7 +9,7 @@ from lakerunner.plan.explain import Explain
 from lakerunner.plan.plan import Collect, Plan
 from lakerunner.promql.operators import FetchSamples, Limits
 from lakerunner.promql.plan import PromqlQuestion, compile_promql, samples_leaf
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.answer import Answer
 from lakerunner.query.collected import Collected
 from lakerunner.query.engine import Engine

@@ -22,7 +22,7 @@ import numpy as np
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.kernels import read_only
 from lakerunner.query.metrics.layout import Block, Layout, Part

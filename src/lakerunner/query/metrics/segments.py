@@ -28,7 +28,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.scan import Equals, Scan
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.held import Held, explained

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from lakerunner.model.segment import Segment
 from lakerunner.model.tiling import Tiles
 from lakerunner.plan.plan import Shard
-from lakerunner.promql.selection import Selection
+from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account, total
 from lakerunner.query.failures import cancelled
 from lakerunner.query.metrics.segments import MetricSegments
