@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.errors import Unavailable
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.metrics.pieces import SCHEMA, Listed, Piece, from_batch, to_batch
-from lakerunner.series.arrays import STALE
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 from lakerunner.series.notes import Note
 from lakerunner.series.values import Partial, Samples, Vector

@@ -13,9 +13,9 @@ from metric_lake import ALL, EVERY, NS, T0, MetricLake, bits, gauge, metric, nam
 from sample_lake import OTHER
 
 from lakerunner.model.labels import Labels
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.metrics.reading import Damaged
 from lakerunner.query.metrics.selection import Selection, Shard
-from lakerunner.series.arrays import STALE
 from lakerunner.series.expression import Matcher
 
 

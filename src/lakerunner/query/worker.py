@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from threading import Event
 
-from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.cache import SegmentCache
@@ -56,7 +56,7 @@ class QueryWorker:
     def run(self, unit: Unit) -> Answer:
         """At once: the work begins when the answer is looked at."""
         if isinstance(unit, MetricsUnit):
-            return MetricsRunning(unit, self._metrics, self.slots, FUNCTIONS, self._clock)
+            return MetricsRunning(unit, self._metrics, self.slots, PROMQL, self._clock)
         work = _Work(self, unit)
         return Running(self._sandboxes, work.open, self._limits, work)
 

@@ -5,7 +5,7 @@ Whose segments are picked is the `organization` argument, which comes from the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from threading import Event, Timer
@@ -17,9 +17,10 @@ from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import NO_TILES, Tiles, aligned, clipped
 from lakerunner.model.time import MS_NS, TimeRange
 from lakerunner.plan.scan import Scan
-from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse
 from lakerunner.promql.printer import expression_text
+from lakerunner.promql.ranges import windowed
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled, too_long
@@ -52,10 +53,10 @@ from lakerunner.series.bounds import Bounds, too_many_samples
 from lakerunner.series.evaluation.evaluate import Evaluator, finished, in_order, kind_of
 from lakerunner.series.evaluation.fragments import Fragment, split
 from lakerunner.series.evaluation.names import distinct_series
-from lakerunner.series.evaluation.ranges import windowed
 from lakerunner.series.evaluation.tiers import Guarded, guard
 from lakerunner.series.expression import Aggregate, Expression, Kind, Matcher, Selector
-from lakerunner.series.function import Function, Source
+from lakerunner.series.function import Source
+from lakerunner.series.language import Language
 from lakerunner.series.notes import Note, Notes
 from lakerunner.series.values import NO_SAMPLES, Partial, Samples, Steps, Value, Vector, Windows
 
@@ -84,14 +85,14 @@ class MetricsEngine:
         workers: Workers,
         limits: MetricsLimits = MetricsLimits(),  # noqa: B008 a frozen value
         *,
-        functions: Mapping[str, Function] = FUNCTIONS,
+        language: Language = PROMQL,
         shard_rows: int = SHARD_ROWS,
         delayed_names: bool = False,
     ) -> None:
         self.segments = segments
         self.workers = workers
         self.limits = limits
-        self.functions = functions
+        self.language = language
         self.shard_rows = shard_rows
         self.delayed_names = delayed_names
         self.refusals = Refusals()
@@ -99,7 +100,7 @@ class MetricsEngine:
     def promql(self, organization: UUID, question: MetricsQuestion) -> MetricsAnswer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
         parsed = parse(question.text)
-        kind = kind_of(parsed, self.functions)
+        kind = kind_of(parsed, self.language.functions)
         question.check(kind)
         expression = resolve(parsed, question.steps, question.instant)
         return _Asked(self, organization, question, expression, kind)
@@ -173,7 +174,7 @@ class _Asked:
         self._question = question
         self._expression = expression
         self._fetching = Fetching(engine, organization, question)
-        self._notes = Notes()
+        self._notes = Notes(engine.language.words)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -224,8 +225,8 @@ class _Asked:
 
     def _evaluated(self, steps: Steps, *, fold: bool) -> Value:
         engine = self._engine
-        parts = split(self._expression, steps, engine.functions, fold=fold, delayed_names=engine.delayed_names)
-        notes = Notes()
+        parts = split(self._expression, steps, engine.language, fold=fold, delayed_names=engine.delayed_names)
+        notes = Notes(engine.language.words)
         given = [self._fetching.fragment(fragment, notes) for fragment in parts.fragments]
         evaluator = self._fetching.evaluator(self._fetching, given)
         value = finished(evaluator.evaluate(parts.rest, steps))
@@ -279,7 +280,7 @@ class Fetching:
         bounds = Bounds(self.engine.limits.max_samples, self._check_time)
         return Evaluator(
             source,
-            self.engine.functions,
+            self.engine.language,
             lookback=self.question.lookback_ms,
             given=given,
             bounds=bounds,
@@ -303,12 +304,12 @@ class Fetching:
         vector = joined_vectors(vectors, len(fragment.steps))
         if self.engine.delayed_names:
             return vector
-        return distinct_series(fragment.expression, vector, self.engine.functions)
+        return distinct_series(fragment.expression, vector, self.engine.language.functions)
 
     def _fragment(self, selection: Selection, task: Evaluate) -> list[Piece]:
         """From the widest tier that gives the same; where it turns out that it does not, from samples."""
         text = expression_text(task.expression)
-        guarded = guard(task.expression, task.steps, self.engine.functions)
+        guarded = guard(task.expression, task.steps, self.engine.language)
         if self.question.raw:
             guarded = Guarded(RAW, None, "the request has tier=raw")
         if not guarded.tier:

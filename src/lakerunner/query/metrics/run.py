@@ -8,7 +8,7 @@ and the query alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -31,8 +31,8 @@ from lakerunner.series.bounds import Bounds, too_many_samples
 from lakerunner.series.evaluation.evaluate import Evaluator, most_steps
 from lakerunner.series.evaluation.tiers import Heart, evaluated, guard, with_given
 from lakerunner.series.expression import Aggregate, Call, Expression, Matcher, parts
-from lakerunner.series.function import Function
 from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS
+from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
 from lakerunner.series.rolled import NotTiered, Rolled
 from lakerunner.series.values import NO_SAMPLES, Samples, Vector
@@ -51,14 +51,14 @@ class MetricsRunning:
         unit: MetricsUnit,
         segments: MetricSegments,
         slots: Slots,
-        functions: Mapping[str, Function],
+        language: Language,
         clock: Callable[[], float],
     ) -> None:
         self.account = Account()
         self._unit = unit
         self._segments = segments
         self._slots = slots
-        self._functions = functions
+        self._language = language
         self._clock = clock
         self._stopped = Event()
 
@@ -117,7 +117,7 @@ class MetricsRunning:
         return [self._evaluated(task, part) for part in self._parts(task, samples)]
 
     def _from_windows(self, task: Evaluate, segments: tuple[Segment, ...]) -> Iterator[Piece]:
-        heart = guard(task.expression, task.steps, self._functions).heart
+        heart = guard(task.expression, task.steps, self._language).heart
         if heart is None:
             raise ValueError("a unit with tiles that no tier serves")
         limit = Bounds(self._unit.max_points)
@@ -133,13 +133,14 @@ class MetricsRunning:
         self._check_wanted()
         windows = block()
         if heart.how is None:
-            return [self._evaluated(task, part) for part in self._parts(task, windows.latest())]
+            samples = self._language.instant_selectors.of_windows(windows)
+            return [self._evaluated(task, part) for part in self._parts(task, samples)]
         return [self._evaluated_heart(task, heart, part) for part in self._parts(task, windows.of_samples())]
 
     def _parts(self, task: Evaluate, block: S) -> Iterator[S]:
         """Series that are evaluated at once."""
         each = HISTOGRAM_POINTS if self._makes_histograms(task.expression) else 1
-        at_once = max(1, POINTS_AT_ONCE // (each * most_steps(task.expression, task.steps)))
+        at_once = max(1, POINTS_AT_ONCE // (each * most_steps(task.expression, task.steps, self._language)))
         if len(block) <= at_once:
             yield block
             return
@@ -147,15 +148,15 @@ class MetricsRunning:
             yield block.between(first, min(first + at_once, len(block)))
 
     def _makes_histograms(self, expression: Expression) -> bool:
-        made = isinstance(expression, Call) and self._functions[expression.function].makes_histograms
+        made = isinstance(expression, Call) and self._language.functions[expression.function].makes_histograms
         return made or any(map(self._makes_histograms, parts(expression)))
 
     def _evaluated_heart(self, task: Evaluate, heart: Heart, windows: Rolled) -> Piece:
         """The rest of the fragment over what windows give for its innermost part."""
         limit = Bounds(self._unit.max_points)
         limit.hold(len(windows), len(heart.steps or ()))
-        notes = Notes()
-        vector = evaluated(heart, windows, self._functions, notes, limit)
+        notes = Notes(self._language.words)
+        vector = evaluated(heart, windows, self._language, notes, limit)
         rest = replace(task, expression=with_given(task.expression, heart))
         piece = self._evaluated(rest, NO_SAMPLES, (vector,))
         return replace(piece, notes=(*notes.all(), *piece.notes))
@@ -164,7 +165,7 @@ class MetricsRunning:
         bounds = Bounds(self._unit.max_points, self._check_wanted)
         evaluator = Evaluator(
             _Block(block),
-            self._functions,
+            self._language,
             lookback=task.lookback,
             given=given,
             bounds=bounds,
