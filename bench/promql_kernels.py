@@ -18,12 +18,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.notes import WORDS
 from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.expression import Call, Range, Selector
 from lakerunner.series.function import Called
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Samples, Scalar, Steps, Value, Windows
-from lakerunner.series.windows import windows
+from lakerunner.series.window_bounds import window_bounds
 
 EVERY, RANGE, TURNS, PART = 15_000, 300_000, 3, 100
 OPENING = 1_767_225_600_000
@@ -31,7 +32,7 @@ OPENING = 1_767_225_600_000
 
 class _Evaluation:
     def __init__(self) -> None:
-        self.notes = Notes()
+        self.notes = Notes(WORDS)
 
 
 class Window(NamedTuple):
@@ -121,12 +122,12 @@ def main() -> None:
     span = EVERY * given.samples
     steps = Steps(OPENING + span // given.steps, OPENING + span, span // given.steps)
     print(f"{given.series} series x {len(steps)} steps of {steps.step} ms, {len(counters.times)} samples")
-    first, last = windows(counters, steps.times, RANGE)
-    print(f"windows of {RANGE} ms: {best(lambda: windows(counters, steps.times, RANGE)) * 1e3:.1f} ms")
+    taken = best(lambda: window_bounds(counters.offsets, counters.times, steps.times, RANGE))
+    print(f"windows of {RANGE} ms: {taken * 1e3:.1f} ms")
     print(f"{'':20} {'kernel':>10} {'plain':>12} {'ratio':>8}")
     for name, plain in PLAIN.items():
         samples = counters if name in ("rate", "irate", "resets") else gauges
-        range_vector = Windows(samples, first, last, steps.times, RANGE, RANGE, Range(Selector(()), RANGE))
+        range_vector = Windows(samples, steps.times, RANGE, RANGE, Range(Selector(()), RANGE))
         kernel, slow = by_function(name, range_vector, steps), by_window(plain, range_vector)
         print(f"{name:20} {kernel * 1e3:7.1f} ms {slow * 1e3:9.0f} ms {slow / kernel:7.0f}x")
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 REPO = Path(__file__).resolve().parents[1]
 SOURCES = sorted((REPO / "src").rglob("*.py"))
@@ -55,6 +58,52 @@ def test_names_say_something() -> None:
 def test_folders_are_three_deep_at_most() -> None:
     root = REPO / "src" / "lakerunner"
     assert [str(path) for path in SOURCES if len(path.relative_to(root).parts) > DEPTH] == []
+
+
+def test_series_names_no_language() -> None:
+    """What a language gives the evaluator is one value (series/language.py)."""
+    word = re.compile(r"promql|prometheus|logql|loki|traceql|stale", re.I)
+    found = [
+        f"{path.relative_to(REPO)}:{number}: {line.strip()}"
+        for path in SOURCES
+        if "series" in path.relative_to(REPO / "src" / "lakerunner").parts[:1]
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if word.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", ["series", "promql"])
+def test_folders_of_a_package_import_one_way(package: str) -> None:
+    """The modules of the package's own folder count as one more of its folders."""
+    root = REPO / "src" / "lakerunner" / package
+    needs: dict[str, set[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        own = _folder(path.relative_to(root).parts[:-1])
+        for name in _imported(path):
+            if name.startswith(f"lakerunner.{package}."):
+                parts = name.split(".")[2:]
+                other = _folder(parts[:1] if (root / parts[0]).is_dir() else ())
+                needs.setdefault(own, set()).update({other} - {own})
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        pytest.fail(f"folders of {package} import each other in a circle: {' > '.join(error.args[1])}")
+
+
+def _folder(parts: tuple[str, ...] | list[str]) -> str:
+    return parts[0] if parts else "(its own folder)"
+
+
+def _imported(path: Path) -> list[str]:
+    """The modules that it imports, wherever it does so."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found += [f"{node.module}.{one.name}" for one in node.names]
+        elif isinstance(node, ast.Import):
+            found += [one.name for one in node.names]
+    return found
 
 
 def test_the_lock_is_pinned_hashed_and_names_no_host() -> None:

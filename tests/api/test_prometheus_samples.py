@@ -17,8 +17,8 @@ from lakerunner.api.prometheus import MetricsLimits
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import NAME
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.account import Account
-from lakerunner.series.arrays import STALE
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 from lakerunner.series.values import Samples
 from pipeline.remote_write_oracle import message_type

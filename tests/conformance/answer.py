@@ -11,7 +11,7 @@ import numpy as np
 from conformance.notation import Point
 from conformance.script import Case, Expected
 from lakerunner.model.labels import Labels, labels_text
-from lakerunner.series.arrays import STALE_BITS
+from lakerunner.promql.selection.staleness import STALE_BITS
 from lakerunner.series.histograms.histogram import Buckets, Histogram
 
 EPSILON = 1e-6

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from conformance.histogram_notation import parse_histogram, sequence
 from lakerunner.model.labels import NAME, Labels, labels_of
-from lakerunner.series.arrays import STALE
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.series.histograms.histogram import Histogram
 
 

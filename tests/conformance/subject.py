@@ -14,10 +14,12 @@ from conformance.script import State
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
+from lakerunner.promql.notes import note_text
 from lakerunner.promql.parse import parse
+from lakerunner.promql.ranges import windowed
 from lakerunner.promql.resolve import resolve
 from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
-from lakerunner.series.evaluation.ranges import windowed
 from lakerunner.series.expression import Kind
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Notes
@@ -45,7 +47,7 @@ class EngineSubject:
             if not instant and kind not in (Kind.SCALAR, Kind.VECTOR):
                 raise UserError(f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector')
             value, notes = evaluate(
-                resolve(expression, steps, instant), steps, self._source, FUNCTIONS, delayed_names=state.delayed_names
+                resolve(expression, steps, instant), steps, self._source, PROMQL, delayed_names=state.delayed_names
             )
             return answered(value, steps, notes, query, instant=instant)
         except UserError as error:
@@ -53,8 +55,8 @@ class EngineSubject:
 
 
 def answered(value: Value, steps: Steps, notes: Notes, query: str, *, instant: bool) -> Answer:
-    warnings = [note.text(query) for note in notes.all() if note.level == "warning"]
-    infos = [note.text(query) for note in notes.all() if note.level == "info"]
+    warnings = [note_text(note, query) for note in notes.all() if note.level == "warning"]
+    infos = [note_text(note, query) for note in notes.all() if note.level == "info"]
     match value:
         case String(text):
             return Answer("string", string=text, warnings=warnings, infos=infos)

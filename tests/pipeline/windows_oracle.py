@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakerunner.model.signal import METRICS
 from lakerunner.model.tier import RAW, source_of, window_end
 from lakerunner.pipeline.rollup.fold import Fold
-from lakerunner.series.arrays import STALE, STALE_BITS
+from lakerunner.promql.selection.staleness import STALE, STALE_BITS
 from suites.sketch_oracle import sketch
 
 Row = dict[str, Any]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lakerunner.model.labels import labels_of
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.notes import WORDS
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.expression import Call, Number, Range, Selector, Span
 from lakerunner.series.function import Called
@@ -26,7 +27,7 @@ SPAN = Span(5, 9)
 
 class Evaluation:
     def __init__(self) -> None:
-        self.notes = Notes()
+        self.notes = Notes(WORDS)
         self.bounds = Bounds()
 
 

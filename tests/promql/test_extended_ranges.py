@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakerunner.series.evaluation.smoothing import extended_samples, smoothed_instant
+from lakerunner.promql.selection.smoothing import extended_samples, smoothed_instant
 from lakerunner.series.values import Steps
 from promql.ranges import LOOKBACK, Point, bits, call, cells, row, samples_of, series, shapes, windows_of
 

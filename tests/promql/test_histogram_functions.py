@@ -13,6 +13,7 @@ import pytest
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of
 from lakerunner.promql.functions.histograms import HISTOGRAMS
+from lakerunner.promql.notes import WORDS, raised_text
 from lakerunner.series.expression import Call, Selector, Span
 from lakerunner.series.function import Called, Evaluation
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram
@@ -57,8 +58,8 @@ def call(
         for a in arguments
     ]  # fmt: skip
     written = tuple(Selector((), span=Span(n + 1, n + 2)) for n in range(len(arguments)))
-    notes = Notes()
-    evaluation = cast("Evaluation", SimpleNamespace(notes=notes, delayed_names=True))
+    notes = Notes(WORDS)
+    evaluation = cast("Evaluation", SimpleNamespace(notes=notes, delayed_names=True, is_steady=lambda _: False))
     found = TABLE[name].evaluate(
         Called(Call(name, written), tuple(given), Steps(0, (steps - 1) * 1000, 1000), evaluation)
     )
@@ -69,7 +70,7 @@ def call(
         if found.present[n].any()
     }
     assert sum(row.any() for row in found.present) == len(answer)
-    told = [(note, note.raised.text() if note.raised else "") for note in notes.all()]
+    told = [(note, raised_text(note.raised) if note.raised else "") for note in notes.all()]
     return answer, [f"{note.level}@{note.start}: {note.message}{raised}" for note, raised in told]
 
 

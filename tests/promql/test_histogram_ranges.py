@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakerunner.series.evaluation.smoothing import smoothed_instant
+from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.smoothing import smoothed_instant
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint, equal
 from lakerunner.series.notes import Notes
 from promql.ranges import LOOKBACK, Point, cells, row, samples_of
@@ -65,7 +66,7 @@ def test_what_was_counted_before_a_reset_is_added() -> None:
 
 
 def test_irate_and_idelta_take_the_last_two() -> None:
-    notes = Notes()
+    notes = Notes(WORDS)
     [rate] = row("irate", RISING, 300_000, at=240_000, notes=notes)
     check(
         rate,
@@ -83,14 +84,14 @@ def test_irate_and_idelta_take_the_last_two() -> None:
 
 @pytest.mark.parametrize("name", ["rate", "increase", "delta", "irate", "idelta", "sum_over_time", "avg_over_time"])
 def test_a_window_of_both_kinds_has_a_warning_and_no_value(name: str) -> None:
-    notes = Notes()
+    notes = Notes(WORDS)
     assert row(name, minutes(histogram(1.0), 2.0), 300_000, at=60_000, notes=notes) == [None]
     assert said(notes) == [MIXED]
 
 
 def test_a_series_may_turn_into_another_kind() -> None:
     points = minutes(1.0, 2.0, 3.0, histogram(1.0), histogram(3.0))
-    notes = Notes()
+    notes = Notes(WORDS)
     first, second, both, last = row("increase", points, 119_999, at=range(60_000, 240_001, 60_000), notes=notes)
     assert first == second == pytest.approx(2, rel=1e-4)
     assert both is None
@@ -100,12 +101,12 @@ def test_a_series_may_turn_into_another_kind() -> None:
 
 @pytest.mark.parametrize("name", ["min_over_time", "max_over_time", "stddev_over_time", "mad_over_time", "deriv"])
 def test_functions_of_floats_say_what_they_leave_out(name: str) -> None:
-    notes = Notes()
+    notes = Notes(WORDS)
     assert row(name, minutes(histogram(1.0), 1.0, 1.0), 300_000, at=120_000, notes=notes) != [None]
     assert said(notes) == [
         'ignored histograms in a range containing both floats and histograms for metric name "made_total"'
     ]
-    silent = Notes()
+    silent = Notes(WORDS)
     assert row(name, minutes(histogram(1.0), histogram(2.0)), 300_000, at=120_000, notes=silent) == [None]
     assert said(silent) == []
 
@@ -135,7 +136,7 @@ def test_gauges_and_counters_are_told_apart() -> None:
         ("delta", RISING, [NO_GAUGE]),
         ("rate", RISING, []),
     ):
-        notes = Notes()
+        notes = Notes(WORDS)
         assert row(name, points, 300_000, at=120_000, notes=notes) != [None]
         assert said(notes) == message, name
 
@@ -143,7 +144,7 @@ def test_gauges_and_counters_are_told_apart() -> None:
 @pytest.mark.parametrize("name", ["rate", "delta", "idelta", "sum_over_time", "avg_over_time"])
 def test_exponential_and_custom_buckets_do_not_go_together(name: str) -> None:
     points = minutes(histogram(2.0, bounds=(1.0, 2.0)), histogram(1.0), histogram(3.0, bounds=(1.0, 2.0)))
-    notes = Notes()
+    notes = Notes(WORDS)
     # delta looks at the first and the last alone
     assert row(name, points[:2] if name == "delta" else points, 300_000, at=120_000, notes=notes) == [None]
     assert SCHEMAS in said(notes)
@@ -151,14 +152,14 @@ def test_exponential_and_custom_buckets_do_not_go_together(name: str) -> None:
 
 def test_custom_bounds_that_differ_are_reconciled_and_named() -> None:
     points = minutes(histogram(1.0, 1.0, bounds=(1.0, 2.0)), histogram(2.0, 2.0, 1.0, bounds=(1.0, 1.5, 2.0)))
-    notes = Notes()
+    notes = Notes(WORDS)
     [found] = row("sum_over_time", points, 300_000, at=60_000, notes=notes)
     assert found.custom_values == (1.0, 2.0)
     assert said(notes) == ["mismatched custom buckets were reconciled during aggregation"]
 
 
 def test_hints_that_contradict_each_other_are_warned_of() -> None:
-    notes = Notes()
+    notes = Notes(WORDS)
     row(
         "sum_over_time",
         minutes(histogram(1.0, hint=RESET), histogram(2.0, hint=NOT_RESET)),
@@ -183,7 +184,7 @@ def test_extended_ranges_of_histograms() -> None:
     assert anchored.count == 6  # from the sample at 60 s to that at 180 s
     [smoothed] = row("increase", RISING, 60_000, at=150_000, extended="smoothed")
     assert smoothed.count == pytest.approx(3)
-    notes = Notes()
+    notes = Notes(WORDS)
     assert row("rate", minutes(1.0, histogram(1.0)), 30_000, at=60_000, extended="anchored", notes=notes) == [None]
     assert said(notes) == [MIXED]
 
@@ -196,7 +197,7 @@ def test_a_smoothed_instant_of_histograms() -> None:
     assert between.count == 3
     assert anew.count == 0.5  # from zero towards 1
     check(carried, histogram(1.0))
-    notes = Notes()
+    notes = Notes(WORDS)
     both = smoothed_instant(samples_of([minutes(1.0, histogram(1.0))]), times, LOOKBACK, notes)
     assert cells(both) == [[None] * 4]
     assert said(notes) == [MIXED]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from lakerunner.promql.functions.info_reference import shared_reference
 from lakerunner.promql.functions.label_functions import template_pieces
 from lakerunner.promql.functions.presence import absent_labels
 from lakerunner.promql.functions.sorting import compare_naturally
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.series.evaluation.evaluate import evaluate, kind_of
@@ -37,7 +39,7 @@ class Nothing:
 
 
 def asked(query: str, steps: Steps = STEPS) -> list[float]:
-    value, _ = evaluate(resolve(parse(query), steps, len(steps) == 1), steps, Nothing(), FUNCTIONS)
+    value, _ = evaluate(resolve(parse(query), steps, len(steps) == 1), steps, Nothing(), PROMQL)
     assert isinstance(value, Scalar | Vector)
     return np.atleast_2d(value.values)[0].tolist()
 
@@ -167,7 +169,7 @@ def test_the_moment_that_an_expression_is_about(query: str, reference: tuple[int
 
 def test_what_needs_all_series_or_the_text_is_not_given_to_workers() -> None:
     def fragments(query: str) -> list[str]:
-        found = split(resolve(parse(query), STEPS, False), STEPS, FUNCTIONS)
+        found = split(resolve(parse(query), STEPS, False), STEPS, PROMQL)
         return [type(fragment.expression).__name__ for fragment in found.fragments]
 
     assert fragments("sum(abs(x))") == ["Aggregate"]
@@ -187,7 +189,7 @@ def test_a_function_that_is_lazy_gets_no_arguments() -> None:
 
     lazy = Function("info", (Kind.VECTOR, Kind.VECTOR), Kind.SCALAR, evaluate_lazily, lazy=True)
     call = resolve(parse("info(x, {a='1'})"), STEPS, False)
-    evaluate(call, STEPS, Nothing(), {"info": lazy})
+    evaluate(call, STEPS, Nothing(), replace(PROMQL, functions={"info": lazy}))
     assert seen[0].arguments == ()
     assert isinstance(seen[0].call.arguments[1], Selector)
     assert kind_of(Number(1), FUNCTIONS) == Kind.SCALAR

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakerunner.promql.notes import WORDS
 from lakerunner.series.notes import Note, Notes
 from lakerunner.series.values import Steps
 from promql.ranges import Point, bits, call, cells, inside, row, samples_of, series, shapes, windows_of
@@ -63,7 +64,7 @@ def test_quantiles_lie_between_samples() -> None:
 
 
 def test_quantiles_that_cannot_be_are_infinite_and_warned_of() -> None:
-    notes = Notes()
+    notes = Notes(WORDS)
     assert row("quantile_over_time", GAUGE, 60_000, -1.5, at=60_000, notes=notes) == [-math.inf]
     assert row("quantile_over_time", GAUGE, 60_000, 2e6, at=60_000, notes=notes) == [math.inf]
     assert row("quantile_over_time", GAUGE, 60_000, math.nan, at=60_000, notes=notes) == [

@@ -25,7 +25,7 @@ START = 1_704_067_200_000
 
 
 def question_of(text: str) -> PromqlQuestion:
-    options = {name: value for name, value in OPTION.findall(text)}
+    options = dict(OPTION.findall(text))
     start = START + 1000 * int(options.get("from", 0))
     steps = Steps(start, START + 3_600_000, 1000 * int(options.get("step", 60)))
     if "instant" in options:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakerunner.promql.notes import WORDS
 from lakerunner.series.notes import Note, Notes
 from lakerunner.series.values import Steps
 from promql.ranges import Point, bits, call, cells, inside, row, samples_of, series, shapes, windows_of
@@ -53,7 +54,7 @@ def test_one_sample_that_began_inside_the_range_is_enough() -> None:
 
 
 def test_start_times_that_overlap_are_warned_of() -> None:
-    notes = Notes()
+    notes = Notes(WORDS)
     points = [(120_000, 60.0, 0), (180_000, 120.0, 60_000), (240_000, 180.0, 120_000)]
     row("rate", points, 180_000, at=240_000, notes=notes, metric="counter_total")
     text = 'sample has start time that overlaps with previous sample timestamp for metric "counter_total"'
@@ -78,10 +79,10 @@ def test_start_times_that_overlap_are_warned_of() -> None:
 def test_what_might_not_be_a_counter_is_named(name: str, labels: dict[str, str], said: str | None) -> None:
     samples = samples_of([COUNTER])
     object.__setattr__(samples, "labels", [tuple(sorted({"__name__": name, **labels}.items()))])
-    steps, notes = Steps(600_000, 600_000), Notes()
+    steps, notes = Steps(600_000, 600_000), Notes(WORDS)
     call("rate", windows_of(samples, steps, 300_000), steps, notes=notes)
     assert [note.message for note in notes.all()] == ([said] if said else [])
-    silent = Notes()
+    silent = Notes(WORDS)
     call("rate", windows_of(samples, Steps(1, 1), 300_000), Steps(1, 1), notes=silent)
     assert silent.all() == ()  # there is no result to speak of
 

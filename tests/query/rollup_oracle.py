@@ -25,7 +25,7 @@ from lakerunner.model.tier import window_end
 from lakerunner.model.tiling import Interval, tiled
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.series.arrays import STALE_BITS
+from lakerunner.promql.selection.staleness import STALE_BITS
 from suites.sketch_oracle import sketch
 
 Source = tuple[str, int]  # collector, stored series

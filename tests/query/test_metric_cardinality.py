@@ -23,6 +23,7 @@ from lakerunner.model.tier import RAW, TIERS, source_of
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
+from lakerunner.promql.selection.staleness import STALE_BITS
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
@@ -32,7 +33,6 @@ from lakerunner.query.metrics.queries import MetricQueries
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
-from lakerunner.series.arrays import STALE_BITS
 from suites.queries import metric_queries
 
 T0 = 1_704_067_200_000  # a multiple of every tier

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.errors import Unavailable
-from lakerunner.series.arrays import STALE
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 from lakerunner.series.notes import Note
 from lakerunner.series.pieces import SCHEMA, Listed, Piece, from_batch, to_batch

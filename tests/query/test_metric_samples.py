@@ -16,7 +16,7 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import Labels
 from lakerunner.plan.plan import Shard
 from lakerunner.promql.sample_range import Selection
-from lakerunner.series.arrays import STALE
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.series.expression import Matcher
 
 

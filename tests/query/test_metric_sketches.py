@@ -19,6 +19,7 @@ from tiered_lake import MINUTE, T0, Tiered, ask, roll_tier, same_histograms, ser
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.operators import Limits as MetricsLimits
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
@@ -125,7 +126,7 @@ def test_only_this_function_reads_sketches() -> None:
     read = {}
     for function in FUNCTIONS.values():
         if function.windows is not None:
-            heart = guard(resolve(parse(f"{function.name}(up[5m])"), steps, False), steps, FUNCTIONS).heart
+            heart = guard(resolve(parse(f"{function.name}(up[5m])"), steps, False), steps, PROMQL).heart
             assert heart is not None
             read[function.name] = {"count", "zero_count", "positive", "negative"} & set(stored_columns(heart.facts))
     assert read.pop("sketch_over_time") == {"count", "zero_count", "positive", "negative"}

@@ -20,7 +20,7 @@ from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.operators import Limits as MetricsLimits
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.promql.plan import PromqlQuestion
@@ -213,7 +213,7 @@ class AllSamples:
 def test_one_worker_three_workers_and_parts_give_the_same_as_all_samples_at_once(
     text: str, lake: MetricLake, workers: list[Named]
 ) -> None:
-    value, notes = evaluate(resolve(parse(text), HOURS, False), HOURS, AllSamples(lake), FUNCTIONS)
+    value, notes = evaluate(resolve(parse(text), HOURS, False), HOURS, AllSamples(lake), PROMQL)
     assert isinstance(value, Vector | Scalar)
     whole = shown([Group(HOURS, in_order(value) if isinstance(value, Vector) else value)])
     alone = engine_of(lake, workers[:1])

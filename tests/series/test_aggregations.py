@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
+from lakerunner.promql.notes import WORDS
 from lakerunner.series.aggregations import AGGREGATIONS, SPLITS, NotSplit, aggregate
 from lakerunner.series.aggregations.limits import label_hashes
 from lakerunner.series.aggregations.parameters import general_text, plain_text
@@ -33,7 +34,7 @@ def node(op: str, *by: str, without: bool = False, parameter: float | None = Non
 def done(
     op: str, given: Vector, *by: str, parameter: float | Sequence[float] | str | None = None, without: bool = False
 ) -> tuple[Vector, list[str]]:
-    notes = Notes()
+    notes = Notes(WORDS)
     value: Scalar | String | None = None
     if isinstance(parameter, str):
         value = String(parameter)
@@ -420,7 +421,7 @@ def test_parts_folded_are_the_whole(given_: Vector, parts: list[int], label: str
     by = (label,) if label else ()
     for op, split in SPLITS.items():
         expected, expected_notes = done(op, given_, *by, parameter=2)
-        notes = Notes()
+        notes = Notes(WORDS)
         its = node(op, *by, parameter=2)
         try:
             partials = [split.partial(its, part, notes) for part in parted(given_, parts)]
@@ -441,8 +442,8 @@ def test_parts_folded_are_the_whole(given_: Vector, parts: list[int], label: str
 def test_a_fold_keeps_what_rounding_takes() -> None:
     given_ = vector([(named(i=str(i)), [value]) for i, value in enumerate([1.0, 1e100, 1.0, -1e100])])
     for parts in ([0, 1], [0, 1, 2, 3], [1, 0, 0, 1]):
-        partials = [SPLITS["sum"].partial(node("sum"), part, Notes()) for part in parted(given_, parts)]
-        assert floats(SPLITS["sum"].fold(node("sum"), partials, Notes())) == {ALL: [2.0]}
+        partials = [SPLITS["sum"].partial(node("sum"), part, Notes(WORDS)) for part in parted(given_, parts)]
+        assert floats(SPLITS["sum"].fold(node("sum"), partials, Notes(WORDS))) == {ALL: [2.0]}
 
 
 def test_what_hangs_on_the_order_is_not_folded() -> None:
@@ -478,7 +479,7 @@ def test_zero_buckets_of_different_widths_are_not_folded(op: str) -> None:
 
 
 def folded(op: str, given_: Vector, parts: Sequence[int], *by: str) -> tuple[Vector, list[str]]:
-    notes = Notes()
+    notes = Notes(WORDS)
     its = node(op, *by, parameter=2)
     partials = [SPLITS[op].partial(its, part, notes) for part in parted(given_, parts)]
     result = SPLITS[op].fold(its, partials, notes)

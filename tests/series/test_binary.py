@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
+from lakerunner.promql.notes import WORDS
 from lakerunner.series.binary.operators import binary, negated
 from lakerunner.series.expression import Binary, Matching, Selector, Span
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
 from lakerunner.series.notes import Notes
-from lakerunner.series.values import Scalar, Steps, Vector
+from lakerunner.series.united import merged
+from lakerunner.series.values import Scalar, Vector
 from suites.vectors import Rows, floats, named, rows, vector
 
 ANY = Selector(())
@@ -42,11 +44,13 @@ def done(
 ) -> tuple[Vector, list[str]]:
     if op in ("and", "or", "unless") and matching is ONE_TO_ONE:
         matching = Matching("many-to-many")
-    notes = Notes()
+    notes = Notes(WORDS)
     steps = left.values.shape[-1]
     node = Binary(op, ANY, ANY, matching, return_bool, Span(3, 9))
-    result = binary(node, left, right, Steps(0, steps - 1), notes)
+    result = binary(node, left, right, notes)
     assert isinstance(result, Vector)
+    if isinstance(left, Vector) and isinstance(right, Vector) and steps > 1:
+        result = merged(result)  # as the evaluator does
     return result, [f"{note.level}: {note.message} @{note.start}" for note in notes.all()]
 
 
@@ -75,13 +79,13 @@ def test_numbers() -> None:
         "<=": 0.0,
         ">=": 1.0,
     }.items():
-        result = binary(Binary(op, ANY, ANY), scalar(7.0), scalar(3.0), Steps(0, 0), Notes())
+        result = binary(Binary(op, ANY, ANY), scalar(7.0), scalar(3.0), Notes(WORDS))
         assert isinstance(result, Scalar)
         assert result.values.tolist() == [expected], op
 
 
 def test_division_by_zero_is_no_error() -> None:
-    result = binary(Binary("/", ANY, ANY), scalar(1.0, 0.0, -1.0), scalar(0.0, 0.0, 0.0), Steps(0, 2), Notes())
+    result = binary(Binary("/", ANY, ANY), scalar(1.0, 0.0, -1.0), scalar(0.0, 0.0, 0.0), Notes(WORDS))
     assert str(result.values.tolist()) == "[inf, nan, -inf]"
 
 

@@ -25,6 +25,7 @@ from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.tier import RAW, window_end
 from lakerunner.plan.regex import compiled
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse
 from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.promql.resolve import resolve
@@ -183,7 +184,7 @@ class MemoryAnswer:
             part = Steps(start, min(start + length - steps.step, steps.last), steps.step)
             expression = resolve(parse(question.text), steps, question.instant)
             source = _Source(self.lake, self.organization)
-            value, notes = evaluate(expression, part, source, FUNCTIONS, lookback=question.lookback_ms)
+            value, notes = evaluate(expression, part, source, PROMQL, lookback=question.lookback_ms)
             self.notes = tuple(dict.fromkeys([*self.notes, *notes.all()]))
             if isinstance(value, Vector) and not question.instant:
                 value = in_order(value)

@@ -27,7 +27,8 @@ from lakerunner.api.prometheus_response import TRUNCATED, account_warnings, note
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import MS_NS
-from lakerunner.promql.plan import LOOKBACK_MS, PromqlQuestion
+from lakerunner.promql.language import LOOKBACK_MS
+from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.metrics.answer import MetricsLake
 from lakerunner.query.metrics.reads import to_json
 from lakerunner.query.series_answer import Group, SeriesAnswer

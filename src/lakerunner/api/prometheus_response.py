@@ -18,6 +18,7 @@ from lakerunner.api.openapi import JSON
 from lakerunner.api.stream import Stream, in_thread
 from lakerunner.model.plural import plural
 from lakerunner.model.time import iso_time
+from lakerunner.promql.notes import note_text
 from lakerunner.query.account import Account
 from lakerunner.series.notes import Note
 
@@ -48,7 +49,7 @@ async def streamed(request: Request, chunks: Iterator[bytes], close: Callable[[]
 
 def notes_texts(notes: Iterable[Note], level: str, query: str) -> list[str]:
     """Of this level; after so many, how many more there are."""
-    texts = [note.text(query) for note in notes if note.level == level]
+    texts = [note_text(note, query) for note in notes if note.level == level]
     more = len(texts) - _MOST_NOTES
     return texts if more <= 0 else [*texts[:_MOST_NOTES], f"{more} more {level} annotations omitted"]
 

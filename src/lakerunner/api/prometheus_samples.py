@@ -26,7 +26,7 @@ from lakerunner.api.prometheus_response import account_warnings, whole
 from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.time import MS_NS
-from lakerunner.promql.plan import LOOKBACK_MS
+from lakerunner.promql.language import LOOKBACK_MS
 from lakerunner.query.metrics.answer import MetricsLake, StoredSamples
 from lakerunner.series.values import NO_SAMPLES, Samples
 

@@ -15,7 +15,7 @@ from lakerunner.model.labels import NAME
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import refusal
 from lakerunner.promql.literals import is_utf8
-from lakerunner.promql.selectors import matches_empty
+from lakerunner.promql.selection.matching import matches_empty
 from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
     Aggregate,

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.time import MS_NS, time_text
 from lakerunner.plan.text import duration_text
-from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.printer import expression_text
 from lakerunner.promql.sample_range import Selection
 from lakerunner.series.aggregations import SPLITS
@@ -99,7 +99,7 @@ class SeriesFragment(SeriesOperator):
     @property
     def guarded(self) -> Guarded:
         """Which rollups give the same results."""
-        return guard(self.expression, self.steps, FUNCTIONS)
+        return guard(self.expression, self.steps, PROMQL)
 
     def run(self, series: MetricSeries) -> Iterator[Piece]:
         if self.selection is None:
@@ -134,7 +134,7 @@ class SeriesFragment(SeriesOperator):
         vectors = [piece.value for piece in pieces if isinstance(piece.value, Vector)]
         self.limits.check(sum(map(len, vectors)), sum(vector.values.size for vector in vectors))
         vector = joined_vectors(vectors, len(self.steps))
-        return vector if self.delayed_names else distinct_series(self.expression, vector, FUNCTIONS)
+        return vector if self.delayed_names else distinct_series(self.expression, vector, PROMQL.functions)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -165,7 +165,7 @@ class SeriesFragment(SeriesOperator):
 
     def _evaluation(self, check: Callable[[], None]) -> BlockEvaluation:
         bounds = Bounds(self.limits.max_samples, check)
-        return BlockEvaluation(self.expression, self.steps, FUNCTIONS, self.lookback, self.delayed_names, bounds)
+        return BlockEvaluation(self.expression, self.steps, PROMQL, self.lookback, self.delayed_names, bounds)
 
 
 @dataclass(frozen=True)

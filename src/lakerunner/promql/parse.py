@@ -19,7 +19,8 @@ from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, refusal
 from lakerunner.promql.literals import duration_seconds, number, utf8_string
 from lakerunner.promql.modifiers import modified
-from lakerunner.promql.selectors import NAME_KINDS, matches_empty, selector
+from lakerunner.promql.selection.matching import matches_empty
+from lakerunner.promql.selectors import NAME_KINDS, selector
 from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
     Aggregate,

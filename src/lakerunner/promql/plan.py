@@ -15,22 +15,22 @@ from lakerunner.model.tier import RAW
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import Cut, Finish, Leaf, Plan, Rollup
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import LOOKBACK_MS, PROMQL
 from lakerunner.promql.operators import NO_LIMITS, FetchSamples, Limits, SeriesFragment, steps_text
 from lakerunner.promql.parse import parse
 from lakerunner.promql.printer import expression_text
+from lakerunner.promql.ranges import windowed
 from lakerunner.promql.resolve import resolve
 from lakerunner.promql.sample_range import Selection
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, finished, in_order, kind_of, most_steps
 from lakerunner.series.evaluation.fragments import split
-from lakerunner.series.evaluation.ranges import windowed
 from lakerunner.series.evaluation.reach import reaches
 from lakerunner.series.expression import Expression, Kind, Matcher
 from lakerunner.series.function import Source
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows
 
-LOOKBACK_MS = 300_000
 EVERY_SAMPLE = "this part of the query needs every sample"
 _ASKED_RAW = "the request has tier=raw"
 Answered = Vector | Scalar | String | Samples
@@ -56,7 +56,7 @@ class SeriesQuery:
     def plan(self, *, fold: bool = True) -> Plan:
         """`fold` False: aggregations are all done in the finish, for those that turn out not to split."""
         names = self.delayed_names
-        found = split(self.expression, self.steps, FUNCTIONS, fold=fold, delayed_names=names)
+        found = split(self.expression, self.steps, PROMQL, fold=fold, delayed_names=names)
         fragments = tuple(self._fragment(one.expression, one.steps) for one in found.fragments)
         selected = dict.fromkeys(self._selections(found.rest, self.steps))
         leaves = [self._fragment_leaf(one) for one in fragments]
@@ -68,7 +68,7 @@ class SeriesQuery:
         return SeriesFragment(expression, steps, selection, self.lookback_ms, self.delayed_names, self.limits)
 
     def _selections(self, expression: Expression, steps: Steps) -> Iterator[Selection]:
-        for reach in reaches(expression, steps, self.lookback_ms, FUNCTIONS):
+        for reach in reaches(expression, steps, self.lookback_ms, PROMQL):
             yield Selection(reach.matchers, reach.start, reach.end)
 
     def _fragment_leaf(self, fragment: SeriesFragment) -> Leaf | None:
@@ -112,7 +112,7 @@ class SeriesFinish(Finish):
     def check(self, bounds: Bounds) -> None:
         """Refuse an expression with more steps than may be held, before anything is read for it."""
         for one in self.fragments:
-            bounds.hold(1, most_steps(one.expression, one.steps))
+            bounds.hold(1, most_steps(one.expression, one.steps, PROMQL))
 
     def run(self, values: Mapping[Operator, Value | Samples], select: Select, bounds: Bounds, notes: Notes) -> Answered:
         """`values` are those of the leaves, by their operators."""
@@ -134,7 +134,7 @@ class SeriesFinish(Finish):
     def _evaluator(self, source: Source, given: Sequence[Value], bounds: Bounds) -> Evaluator:
         return Evaluator(
             source,
-            FUNCTIONS,
+            PROMQL,
             lookback=self.query.lookback_ms,
             given=given,
             bounds=bounds,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from lakerunner.model.errors import UserError
 from lakerunner.promql.literals import LARGEST_SECONDS
+from lakerunner.promql.selection.totals import with_totals_marked
 from lakerunner.promql.unresolved import DurationTerm, edge_of, term_of
 from lakerunner.series.expression import (
     Aggregate,
@@ -23,7 +24,6 @@ from lakerunner.series.expression import (
     Subquery,
     Unary,
 )
-from lakerunner.series.histograms.totals import with_totals_marked
 from lakerunner.series.values import Steps
 
 

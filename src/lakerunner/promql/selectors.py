@@ -25,18 +25,6 @@ def selector(cursor: Cursor, name: Token | None = None) -> Selector:
     return Selector((*matchers, Matcher(NAME, "=", name.text)), name.text, span=Span(start, end))
 
 
-def matches_empty(matcher: Matcher) -> bool:
-    """Whether it is met by a series without that label."""
-    match matcher.op:
-        case "=":
-            return matcher.value == ""
-        case "!=":
-            return matcher.value != ""
-        case "=~":
-            return compiled(matcher.value).matches("")
-    return not compiled(matcher.value).matches("")
-
-
 def _braces(cursor: Cursor) -> tuple[tuple[Matcher, ...], int]:
     found: list[Matcher] = []
     for item in read_items(cursor, PROMQL):

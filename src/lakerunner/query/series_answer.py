@@ -16,6 +16,7 @@ from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import NO_TILES, Tiles, clipped
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import Leaf, Plan
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.operators import FetchSamples, SeriesFragment
 from lakerunner.promql.plan import SeriesFinish, samples_leaf
 from lakerunner.query.account import Account
@@ -52,7 +53,7 @@ class SeriesAnswer:
         self._plan = plan
         self._finish = _finish(plan)
         self._bounds = Bounds(self._finish.query.limits.max_samples, run.check)
-        self._notes = Notes()
+        self._notes = Notes(PROMQL.words)
         self._reads = Reads()
 
     @property
@@ -116,7 +117,7 @@ class SeriesAnswer:
 
     def _finished(self, plan: Plan, finish: SeriesFinish) -> Vector | Scalar | String | Samples:
         finish.check(self._bounds)
-        notes = Notes()
+        notes = Notes(PROMQL.words)
         values: dict[Operator, Value | Samples] = {leaf.operator: self._leaf(leaf, notes) for leaf in plan.leaves}
         value = finish.run(values, self._select, self._bounds, notes)
         self._notes.add(notes.all())
@@ -125,7 +126,7 @@ class SeriesAnswer:
     def _select(self, operator: FetchSamples) -> Samples:
         """Fetch what only the evaluation could tell that it needs."""
         leaf = samples_leaf(operator)
-        return operator.fold(self._raw(leaf, guarded_of(leaf)), Notes()) if leaf else NO_SAMPLES
+        return operator.fold(self._raw(leaf, guarded_of(leaf)), Notes(PROMQL.words)) if leaf else NO_SAMPLES
 
     def _leaf(self, leaf: Leaf, notes: Notes) -> Vector | Samples:
         operator = leaf.operator

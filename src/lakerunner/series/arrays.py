@@ -12,15 +12,6 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Objects = npt.NDArray[Any]
 
-# A sample with this very NaN says that its series has ended. Every other NaN is a value.
-STALE_BITS = 0x7FF0000000000002
-STALE = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
-
-
-def is_stale(values: Floats) -> Bools:
-    found: Bools = values.view(np.uint64) == STALE_BITS
-    return found
-
 
 def filled(objects: Objects) -> Bools:
     """Where there is one."""

@@ -67,14 +67,15 @@ class Text:
 @dataclass(frozen=True, slots=True)
 class Selector:
     """An instant vector selector. `name` is the metric's name where it stands before the braces; it is among the
-    matchers as well. `offset` looks back; negative: forward. `totals_only`: of native histograms no more than count and
-    sum is asked for (series/histograms/totals.py)."""
+    matchers as well. `offset` looks back; negative: forward. `extended` is a modifier by which it looks beyond its
+    range: the language says how (Language.reach). `totals_only`: of native histograms no more than count and sum is
+    wanted."""
 
     matchers: tuple[Matcher, ...]
     name: str = ""
     offset: Duration = 0
     at: At | None = None
-    extended: Literal["", "anchored", "smoothed"] = ""
+    extended: str = ""
     span: Span = NOWHERE
     totals_only: bool = False
 
@@ -90,7 +91,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """`inner[range:step]`. `step` None: the evaluation's default (1 m)."""
+    """`inner[range:step]`. `step` None: the language's default."""
 
     inner: Expression
     range: Duration

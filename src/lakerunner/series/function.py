@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from lakerunner.series.arrays import Ints
 from lakerunner.series.bounds import Bounds
@@ -48,6 +48,9 @@ class Evaluation(Protocol):
 
     def kind(self, expression: Expression) -> Kind: ...
 
+    def is_steady(self, expression: Expression) -> bool:
+        """Whether it is the same at every step of a range."""
+
     def times_of(self, selector: Selector, steps: Steps) -> tuple[Samples, Ints]:
         """The samples of an instant selector, and which of them counts at each step: -1 for none."""
 
@@ -72,12 +75,13 @@ class Function:
     """`arguments` are their kinds; the last `optional` ones may be missing; -1: the last may also come any number of
     times. `keeps_name`: series keep their metric name (or the function sees to `drop_name` itself); otherwise it is
     marked to be dropped. `per_series`: what comes of a series depends on that series alone, so that parts of the series
-    can be worked out apart. `of_sample`: of a plain selector it is given no
-    argument, but asks for the samples themselves (Evaluation.times_of). `extended`: the
-    modifiers that it allows its range. `reads_expression`: it looks at how its arguments are written (Called.call), so
-    that these stay as they are. `lazy`: it is given no arguments, but evaluates of Called.call what it needs.
-    `windows`: how rollups give the same value; None: they do not. `makes_histograms`: of numbers, so that its values
-    take more memory than its samples say."""
+    can be worked out apart. `of_sample`: of a plain selector it is given no argument, but looks at the samples
+    themselves (Evaluation.times_of). `extended`: the modifiers that it allows the selector of its range.
+    `reads_expression`: it looks at how its arguments are written (Called.call), so that these stay as they are. `lazy`:
+    it is given no arguments, but evaluates of Called.call what it needs. `windows`: how rollups give the same value;
+    None: they do not. `makes_histograms`: of numbers, so that its values take more memory than its samples say.
+    `steady`: whether a call is the same at every step of a range, given what decides that for other expressions; None:
+    if its arguments are."""
 
     name: str
     arguments: tuple[Kind, ...]
@@ -90,6 +94,7 @@ class Function:
     of_sample: bool = False
     reads_expression: bool = False
     lazy: bool = False
-    extended: tuple[Literal["anchored", "smoothed"], ...] = ()
+    extended: tuple[str, ...] = ()
     windows: FromWindows | None = None
     makes_histograms: bool = False
+    steady: Callable[[Call, Callable[[Expression], bool]], bool] | None = None

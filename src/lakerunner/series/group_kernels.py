@@ -1,8 +1,8 @@
 """Series into groups, at every step: the loops over floats that aggregations are made of.
 
 Comes in: values and presence [series, steps], and the group of each series. Goes out: arrays [groups, steps]. What
-always holds: the series of a group are taken in the order of the rows, and operations on numbers are done in the order
-of Prometheus', so that the bits are the same.
+always holds: the series of a group are taken in the order of the rows, and the order of operations on numbers is
+fixed, so that the bits do not depend on how series are laid out in memory.
 """
 
 from __future__ import annotations

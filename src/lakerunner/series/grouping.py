@@ -1,8 +1,7 @@
 """Series that agree in some labels: the groups of an aggregation, the match groups of a binary operator.
 
 Comes in: the labels of series. Goes out: the number of each one's group, and the labels that the group has. What always
-holds: groups are numbered in the order of their first series; a name that is only marked to be dropped still counts,
-as it does in Prometheus.
+holds: groups are numbered in the order of their first series; a name that is only marked to be dropped still counts.
 """
 
 from __future__ import annotations

@@ -1,15 +1,36 @@
-"""What a user should know of an answer that is right nevertheless: Prometheus' annotations, as warnings and infos."""
+"""What a user should know of an answer that is right nevertheless.
+
+Comes in: what an evaluation finds that does not fit, and the words that a language has for it. Goes out: notes, as
+warnings and infos.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Literal
 
 from lakerunner.series.expression import NOWHERE, Span
-from lakerunner.series.numerals import number_text
+
+Level = Literal["warning", "info"]
+
+
+class Misfit(StrEnum):
+    """What operators and aggregations find in samples that do not fit them. Beside each: what a text may name."""
+
+    HISTOGRAMS_IGNORED = "histograms_ignored"  # op
+    SAMPLES_MIXED = "samples_mixed"
+    SCHEMAS_MIXED = "schemas_mixed"  # name
+    BOUNDS_RECONCILED = "bounds_reconciled"  # operation
+    RESETS_COLLIDE = "resets_collide"  # operation
+    RATIO_CAPPED = "ratio_capped"  # got, limit
+    QUANTILE_OUTSIDE = "quantile_outside"  # got
+    TYPES_UNFIT = "types_unfit"  # op, left, right
+    LAYOUTS_UNFIT = "layouts_unfit"  # op
+
+
+Words = Mapping[Misfit, tuple[Level, str]]
 
 
 @dataclass(frozen=True, order=True)
@@ -34,45 +55,32 @@ class Raised:
             max(self.last, other.last),
         )
 
-    def text(self) -> str:
-        fall = f"{self.fall:.2g}" if math.isfinite(self.fall) else number_text(self.fall)
-        return (
-            f", from buckets {number_text(self.lowest)} to {number_text(self.highest)}, with a max diff of "
-            f"{fall}, over {self.samples} samples from {_second(self.first)} to {_second(self.last)}"
-        )
-
-
-def _second(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
 
 @dataclass(frozen=True, order=True)
 class Note:
-    """`message` without position, as Prometheus words it: "PromQL warning: ..." or "PromQL info: ..." stands before
-    it. `raised` is told behind the message."""
+    """`message` in the language's words; `start` and `end` are its place in the text, `end` 0: it has none."""
 
-    level: Literal["warning", "info"]
+    level: Level
     message: str
     start: int = 0
     end: int = 0
     raised: Raised | None = None
 
-    def text(self, query: str) -> str:
-        """With the place it is about, as Prometheus writes it: (line:column)."""
-        before = query[: self.start]
-        column = self.start - (before.rfind("\n") + 1) + 1
-        place = f" ({before.count(chr(10)) + 1}:{column})" if self.end else ""
-        raised = self.raised.text() if self.raised else ""
-        return f"PromQL {self.level}: {self.message}{raised}{place}"
-
 
 class Notes:
-    """Collected during an evaluation; a message counts once, in the order of the first, at the place of the last: so
-    does Prometheus, which evaluates what is inside before what is around it. What was raised adds up, at the place of
-    the first."""
+    """Collected during an evaluation, in these words. A message counts once, in the order of the first, at the place of
+    the last, which is further out: what is inside is evaluated before what is around it. What was raised adds up, at
+    the place of the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: Words) -> None:
+        self._words = words
         self._notes: dict[tuple[str, str], Note] = {}
+
+    def report(self, misfit: Misfit, span: Span, **facts: str) -> None:
+        """Note it, if the language has words for it."""
+        if misfit in self._words:
+            level, text = self._words[misfit]
+            self.add([Note(level, text.format(**facts), span.start, span.end)])
 
     def warn(self, message: str, span: Span = NOWHERE) -> None:
         self.add([Note("warning", message, span.start, span.end)])

@@ -1,5 +1,5 @@
-"""Numbers as text, as Prometheus writes them in JSON, in messages and in test scripts. Without numpy: the command line
-needs it as well."""
+"""Numbers as text, as Go writes them: in JSON, in messages and in test scripts. Without numpy: the command line needs
+it as well."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def json_number(value: float) -> str:
 
 
 def scalar_text(value: float) -> str:
-    """Without exponent, however long that is: so Prometheus writes a number that is the whole answer."""
+    """Without exponent, however long that is: for a number that is the whole answer."""
     return _without_exponent(value) if math.isfinite(value) else _special(value)
 
 

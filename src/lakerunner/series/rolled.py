@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 
 from lakerunner.model.labels import Labels
-from lakerunner.series.arrays import STALE, Bools, Ints
+from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.expression import Span
 from lakerunner.series.notes import Notes
 from lakerunner.series.sketches import NO_SKETCHES, Sketches
-from lakerunner.series.values import Samples, Vector
+from lakerunner.series.values import Vector
 from lakerunner.series.window_bounds import window_bounds
 
-# What there is to know of a window. Counts and times are whole numbers; times are 0 where there is no sample. Of
-# the sketch it is which of `sketches` is the window's.
+# What there is to know of a window. Counts and times are whole numbers; times are 0 where there is no sample. A mark
+# is what a language has among samples that is no sample. Of the sketch it is which of `sketches` is the window's.
 COUNT, SUM, SUM_ERROR, MIN, MAX = "count", "sum", "sum_error", "min", "max"
 FIRST, FIRST_TIME, LAST, LAST_TIME = "first", "first_time", "last", "last_time"
-RESET_SUM, RESETS, CHANGES, STALE_TIME, SKETCH = "reset_sum", "resets", "changes", "stale_time", "sketch"
-WHOLE_NUMBERS = frozenset({COUNT, FIRST_TIME, LAST_TIME, RESETS, CHANGES, STALE_TIME, SKETCH})
-INSTANT = (COUNT, LAST, LAST_TIME, STALE_TIME)  # of which an instant selector is made
+RESET_SUM, RESETS, CHANGES, MARK_TIME, SKETCH = "reset_sum", "resets", "changes", "mark_time", "sketch"
+WHOLE_NUMBERS = frozenset({COUNT, FIRST_TIME, LAST_TIME, RESETS, CHANGES, MARK_TIME, SKETCH})
+INSTANT = (COUNT, LAST, LAST_TIME, MARK_TIME)  # of which an instant selector is made
 
 
 class NotTiered(Exception):
@@ -67,20 +67,13 @@ class Rolled:
         )
 
     def of_samples(self) -> Rolled:
-        """Without windows of stale markers alone."""
+        """Without windows that hold marks and no sample."""
         there = self[COUNT] > 0
         if there.all():
             return self
         before = np.append(0, np.cumsum(there))
         facts = {name: array[there] for name, array in self.facts.items()}
         return replace(self, offsets=before[self.offsets], ends=self.ends[there], facts=facts)
-
-    def latest(self) -> Samples:
-        """Of each window what was last, a sample or a stale marker. An instant selector sees no other: where a window
-        is behind the moment that it looks at, so is all of it."""
-        marked: Bools = (self[COUNT] == 0) | (self[STALE_TIME] > self[LAST_TIME])
-        times = np.where(marked, self[STALE_TIME], self[LAST_TIME])
-        return Samples(self.labels, self.offsets, times, np.where(marked, STALE, self[LAST]))
 
 
 @dataclass(frozen=True)

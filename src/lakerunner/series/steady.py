@@ -1,7 +1,9 @@
-"""Which expressions are the same at every step of a range. Prometheus evaluates these once, as if at an instant; their
-values are no others for that, but some of what is said about them is."""
+"""Which expressions are the same at every step of a range. A language may evaluate these once, as if at an instant:
+their values are no others for that, but some of the notes on them are."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from lakerunner.series.expression import (
     Aggregate,
@@ -13,19 +15,17 @@ from lakerunner.series.expression import (
     Selector,
     Subquery,
     Text,
-    bare,
     parts,
 )
-
-# Of the functions there are: what these give depends on the step, however fixed their arguments are.
-_OF_THE_STEP = frozenset(
-    {"days_in_month", "day_of_month", "day_of_week", "day_of_year", "hour", "minute", "month", "year", "time"}
-    | {"predict_linear", "timestamp"}
-)
+from lakerunner.series.function import Function
 
 
-def is_steady(expression: Expression) -> bool:
+def is_steady(expression: Expression, functions: Mapping[str, Function]) -> bool:
     """Of an expression whose times are numbers."""
+
+    def steady(part: Expression) -> bool:
+        return is_steady(part, functions)
+
     match expression:
         case Number() | Text():
             return True
@@ -34,18 +34,7 @@ def is_steady(expression: Expression) -> bool:
         case Selector(at=at) | Range(Selector(at=at)) | Subquery(at=at):
             return at is not None
         case Aggregate(_, inner):
-            return is_steady(inner)
-        case Call("timestamp", (of,)) if isinstance(bare(of), Selector):
-            return is_steady(of)
-        case Call("info", (of, *_)):  # its other argument is written like a selector, but it is none
-            return is_steady(of) and len(_moments(of)) == 1
-        case Call(name) if name in _OF_THE_STEP:
-            return False
-    return all(map(is_steady, parts(expression)))
-
-
-def _moments(expression: Expression) -> set[object]:
-    """That selectors look at."""
-    if isinstance(expression, Selector):
-        return {(expression.at, expression.offset)}
-    return {moment for part in parts(expression) for moment in _moments(part)}
+            return steady(inner)
+        case Call(name) if (own := functions[name].steady) is not None:
+            return own(expression, steady)
+    return all(map(steady, parts(expression)))

@@ -3,13 +3,13 @@ never there at the same step."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
 from lakerunner.series.arrays import Objects
-from lakerunner.series.expression import Expression
-from lakerunner.series.steady import is_steady
 from lakerunner.series.values import Steps, Vector
 
 SAME_LABELS = "vector cannot contain metrics with the same labelset"
@@ -35,10 +35,10 @@ def _histograms(vector: Vector) -> Objects:
     return vector.histograms
 
 
-def united(vector: Vector, of: Expression, steps: Steps) -> Vector:
+def united(vector: Vector, steps: Steps, is_steady: Callable[[], bool]) -> Vector:
     """As `merged`, but an instant, and what is the same at every step, stays as it is: whether its series are distinct
-    is asked at the end of the evaluation."""
-    return vector if steps.start == steps.end or is_steady(of) else merged(vector)
+    is checked at the end of the evaluation."""
+    return vector if steps.start == steps.end or is_steady() else merged(vector)
 
 
 def merged(vector: Vector) -> Vector:

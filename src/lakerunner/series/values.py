@@ -99,9 +99,10 @@ class String:
 @dataclass(frozen=True)
 class Samples:
     """Series as they are stored: those of series n are `offsets[n]:offsets[n + 1]`, in the order of their times. A time
-    may come several times where the language allows it: log lines do, samples of Prometheus do not. Stale markers are
-    among them as values. A sample that is a native histogram has an entry in `histograms`, its number says nothing.
-    `starts` are start times, 0 where unknown; None: of no sample."""
+    may come several times where the language allows it, as that of log lines does: such samples stand in the order in
+    which the language takes them. Where a language has marks among its samples, they are values like any others. A
+    sample that is a native histogram has an entry in `histograms`, its number says nothing. `starts` are start times, 0
+    where unknown; None: of no sample."""
 
     labels: Sequence[Labels]
     offsets: Ints  # [series + 1]
@@ -138,9 +139,9 @@ NO_SAMPLES = Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(
 @dataclass(frozen=True)
 class Windows:
     """A range vector at every step: the samples of series n at step s are those of (ends[s] - range, ends[s]],
-    `first[n, s]:last[n, s]` of `samples`. Stale markers are not among them. `expression` says anchored or smoothed,
-    whose samples reach further: `lookback` before the range, and of smoothed as far behind it; `first` and `last` are
-    those of the range itself nevertheless."""
+    `first[n, s]:last[n, s]` of `samples`, several of one time among them. Where the selector of `expression` has a
+    modifier `samples` may reach beyond the range, by `lookback`; `first` and `last` are those of the range itself
+    nevertheless."""
 
     samples: Samples
     ends: Ints  # [steps]

@@ -18,7 +18,7 @@ import numpy as np
 
 from conformance.script import Sample, State
 from lakerunner.model.labels import NAME, Labels, labels_of
-from lakerunner.series.arrays import STALE
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 
 START = 1_709_287_200_000  # 2024-03-01 10:00, an even hour

@@ -9,6 +9,7 @@ from typing import Any
 from fuzz.promql import words
 from fuzz.promql.grammar import Query
 from lakerunner.model.errors import UserError
+from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.series.expression import (
@@ -139,7 +140,7 @@ def _of_node(node: Expression) -> str | None:
             if any(isinstance(one, Selector) and one.at is not None for one in _nodes(node.inner)):
                 return "@ inside a subquery that looks ahead is off, where it begins with the query"
         case Aggregate(_, inner, parameter) if parameter is not None:
-            if is_steady(inner) and not is_steady(parameter):
+            if is_steady(inner, FUNCTIONS) and not is_steady(parameter, FUNCTIONS):
                 return "a parameter is taken at the first step alone where the vector is the same at every step"
     return None
 

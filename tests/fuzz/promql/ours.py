@@ -13,12 +13,13 @@ from lakerunner.api.prometheus_parameters import invalid
 from lakerunner.api.prometheus_response import notes_texts
 from lakerunner.model.errors import UserError
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse
 from lakerunner.promql.plan import PromqlQuestion
+from lakerunner.promql.ranges import windowed
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.series_answer import Group
 from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
-from lakerunner.series.evaluation.ranges import windowed
 from lakerunner.series.expression import Expression
 from lakerunner.series.function import Source
 from lakerunner.series.notes import Notes
@@ -30,7 +31,7 @@ Evaluated = Callable[[Expression, Steps, Source], tuple[Value, Notes]]
 
 def whole(*, delayed_names: bool) -> Evaluated:
     def evaluated(expression: Expression, steps: Steps, source: Source) -> tuple[Value, Notes]:
-        return evaluate(expression, steps, source, FUNCTIONS, delayed_names=delayed_names)
+        return evaluate(expression, steps, source, PROMQL, delayed_names=delayed_names)
 
     return evaluated
 

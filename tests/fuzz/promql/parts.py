@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
+from lakerunner.promql.notes import WORDS
 from lakerunner.series.aggregations import SPLITS
 from lakerunner.series.aggregations.split import NotSplit
 from lakerunner.series.evaluation.evaluate import Evaluator, finished
@@ -33,10 +35,10 @@ class InParts:
             return self._evaluated(expression, steps, whole, fold=False)
 
     def _evaluated(self, expression: Expression, steps: Steps, whole: Source, *, fold: bool) -> tuple[Value, Notes]:
-        cut = split(expression, steps, FUNCTIONS, fold=fold, delayed_names=self.delayed_names)
-        notes = Notes()
+        cut = split(expression, steps, PROMQL, fold=fold, delayed_names=self.delayed_names)
+        notes = Notes(WORDS)
         given = [self._of_all(fragment, notes) for fragment in cut.fragments]
-        evaluator = Evaluator(whole, FUNCTIONS, given=given, delayed_names=self.delayed_names)
+        evaluator = Evaluator(whole, PROMQL, given=given, delayed_names=self.delayed_names)
         value = finished(evaluator.evaluate(cut.rest, steps))
         notes.add(evaluator.notes.all())
         return value, notes
@@ -50,7 +52,7 @@ class InParts:
         return vector if self.delayed_names else distinct_series(fragment.expression, vector, FUNCTIONS)
 
     def _of_one(self, fragment: Fragment, part: Source, notes: Notes) -> Vector | Partial:
-        evaluator = Evaluator(part, FUNCTIONS, delayed_names=self.delayed_names)
+        evaluator = Evaluator(part, PROMQL, delayed_names=self.delayed_names)
         expression = fragment.expression
         inner = expression.inner if isinstance(expression, Aggregate) else expression
         value = evaluator.evaluate(inner, fragment.steps)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name, value_of
-from lakerunner.series.arrays import STALE_BITS
+from lakerunner.promql.selection.staleness import STALE_BITS
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.numerals import number_text
 from lakerunner.series.values import Samples

@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.pipeline.rollup.columns import numbers, read_only, texts_are, valid
 from lakerunner.pipeline.rollup.windows import HISTOGRAM, NOTHING, NUMBER, STALE_MARKER
-from lakerunner.series.arrays import STALE_BITS
+from lakerunner.promql.selection.staleness import STALE_BITS
 
 _NO_RECORDED_VALUE = 1
 _MAY_LACK_A_NUMBER = ("gauge", "sum")  # of OTLP; every other type is known by its columns, or is Prometheus'

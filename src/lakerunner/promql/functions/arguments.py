@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lakerunner.series.arrays import Bools, Floats, filled
-from lakerunner.series.expression import Kind
+from lakerunner.series.expression import Call, Expression, Kind
 from lakerunner.series.function import Called
 from lakerunner.series.values import Scalar, String, Vector, Windows
 
@@ -37,6 +39,11 @@ def windows_of(called: Called, number: int = 0) -> Windows:
     if not isinstance(value, Windows):
         raise TypeError(f"argument {number} of {called.call.function} is a {type(value).__name__}")
     return value
+
+
+def never_steady(_call: Call, _steady: Callable[[Expression], bool]) -> bool:
+    """For a function whose value depends on the step, however fixed its arguments are."""
+    return False
 
 
 def float_samples(vector: Vector) -> Bools:

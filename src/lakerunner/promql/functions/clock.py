@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lakerunner.model.labels import NO_LABELS
-from lakerunner.promql.functions.arguments import SCALAR, VECTOR, vector_of
+from lakerunner.promql.functions.arguments import SCALAR, VECTOR, never_steady, vector_of
 from lakerunner.promql.functions.elementwise import changed
 from lakerunner.series.arrays import Floats, Ints
-from lakerunner.series.expression import Selector, bare
+from lakerunner.series.expression import Call, Expression, Selector, bare
 from lakerunner.series.function import Called, Function
 from lakerunner.series.values import Samples, Scalar, Vector
 
@@ -68,6 +68,12 @@ def _of_samples(called: Called, times_of: Callable[[Samples], Ints | None]) -> V
     return Vector(samples.labels, values, there)
 
 
+def _steady_timestamp(call: Call, steady: Callable[[Expression], bool]) -> bool:
+    """Of samples if the selector is; of anything else it is the time of the step."""
+    (of,) = call.arguments
+    return isinstance(bare(of), Selector) and steady(of)
+
+
 def _calendar(name: str, field: Callable[[Moments], Ints]) -> Function:
     def evaluate(called: Called) -> Vector:
         if not called.arguments:
@@ -75,7 +81,7 @@ def _calendar(name: str, field: Callable[[Moments], Ints]) -> Function:
             return Vector([NO_LABELS], steps[None, :].astype(np.float64), np.ones((1, len(steps)), bool))
         return changed(vector_of(called), lambda values: field(moments(values)).astype(np.float64))
 
-    return Function(name, (VECTOR,), VECTOR, evaluate, optional=1)
+    return Function(name, (VECTOR,), VECTOR, evaluate, optional=1, steady=never_steady)
 
 
 def moments(values: Floats) -> Moments:
@@ -165,8 +171,8 @@ def _constant(called: Called, milliseconds: int) -> Scalar:
 
 
 CLOCK = (
-    Function("time", (), SCALAR, _time, per_series=False),
-    Function("timestamp", (VECTOR,), VECTOR, _timestamp, of_sample=True),
+    Function("time", (), SCALAR, _time, per_series=False, steady=never_steady),
+    Function("timestamp", (VECTOR,), VECTOR, _timestamp, of_sample=True, steady=_steady_timestamp),
     Function("start_timestamp", (VECTOR,), VECTOR, _start_timestamp, experimental=True, of_sample=True),
     _calendar("year", _year),
     _calendar("month", _month),

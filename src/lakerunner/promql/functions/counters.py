@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from lakerunner.model.labels import NAME, TYPE, Labels
+from lakerunner.promql.selection.sample_notes import perhaps_no_counter
 from lakerunner.series.arrays import Bools
 from lakerunner.series.expression import Span
 from lakerunner.series.grouping import grouped
 from lakerunner.series.notes import Notes
-from lakerunner.series.sample_notes import perhaps_no_counter
 
 
 def range_seconds(range_: int) -> float:

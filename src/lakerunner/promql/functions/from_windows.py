@@ -16,14 +16,13 @@ import numpy as np
 from numba import njit
 
 from lakerunner.promql.functions.counters import check_counters, range_seconds
-from lakerunner.promql.functions.over_time_kernels import extremes, plus
-from lakerunner.promql.functions.range_vectors import NO_STARTS, Table
 from lakerunner.promql.functions.rate_kernels import extrapolation
 from lakerunner.promql.functions.sketches import histograms_of, ranges_of_windows
 from lakerunner.series import rolled
 from lakerunner.series.arrays import Bools, Floats, Ints
 from lakerunner.series.rolled import FromWindows, NotTiered, RolledRange
 from lakerunner.series.values import Vector
+from lakerunner.series.window_kernels import NO_STARTS, Table, extremes, plus
 
 _OVERFLOWS = 1e300  # sums past this may be infinite in another order
 

@@ -14,8 +14,15 @@ import numpy as np
 
 from lakerunner.promql.functions.range_vectors import RangeVector, places
 from lakerunner.promql.functions.rate_kernels import extrapolation, starts_anew
+from lakerunner.promql.selection.sample_notes import (
+    bounds_reconciled,
+    mixed_schemas,
+    not_a_counter,
+    not_a_gauge,
+    starts_overlap,
+)
+from lakerunner.promql.selection.smoothing import histogram_on_line, outermost
 from lakerunner.series.arrays import Bools, Objects
-from lakerunner.series.evaluation.smoothing import histogram_on_line, outermost
 from lakerunner.series.histograms.arithmetic import (
     IncompatibleHistograms,
     added,
@@ -27,13 +34,6 @@ from lakerunner.series.histograms.arithmetic import (
     subtracted,
 )
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
-from lakerunner.series.sample_notes import (
-    bounds_reconciled,
-    mixed_schemas,
-    not_a_counter,
-    not_a_gauge,
-    starts_overlap,
-)
 from lakerunner.series.values import Windows
 
 

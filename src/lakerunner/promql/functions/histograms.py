@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -117,7 +118,8 @@ def _answer(called: Called, rows: list[tuple[Labels, Floats, Bools]]) -> Vector:
     took the place of another could bring about."""
     values = np.array([numbers for _, numbers, _ in rows], np.float64).reshape(-1, len(called.steps))
     present = np.array([there for _, _, there in rows], bool).reshape(-1, len(called.steps))
-    return united(Vector([labels for labels, _, _ in rows], values, present), called.call, called.steps)
+    vector = Vector([labels for labels, _, _ in rows], values, present)
+    return united(vector, called.steps, partial(called.evaluation.is_steady, called.call))
 
 
 def _of_natives(vector: Vector, native: Bools, number: Callable[[Histogram, int, Labels], float]) -> Floats:

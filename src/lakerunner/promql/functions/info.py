@@ -8,18 +8,18 @@ it has; one that no info series belongs to stays as it is, unless a label that m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, labels_text, value_of
-from lakerunner.plan.regex import compiled
 from lakerunner.promql.functions.arguments import VECTOR, float_samples
 from lakerunner.promql.functions.info_reference import shared_reference
+from lakerunner.promql.selection.matching import matches
 from lakerunner.series.arrays import Bools, Floats, Ints
-from lakerunner.series.expression import Expression, Matcher, Selector, bare
+from lakerunner.series.expression import Call, Expression, Matcher, Selector, bare, parts
 from lakerunner.series.function import Called, Function
 from lakerunner.series.united import merged
 from lakerunner.series.values import Vector
@@ -38,14 +38,14 @@ class _Wanted:
     labels: tuple[Matcher, ...]  # what is wanted of them
 
     def is_info(self, labels: Labels) -> bool:
-        return all(_matches(matcher, value_of(labels, NAME)) for matcher in self.names)
+        return all(matches(matcher, value_of(labels, NAME)) for matcher in self.names)
 
     def takes(self, name: str) -> bool:
         return name != NAME and (not self.labels or any(matcher.name == name for matcher in self.labels))
 
     @property
     def may_be_missing(self) -> bool:
-        return all(_matches(matcher, "") for matcher in self.labels)
+        return all(matches(matcher, "") for matcher in self.labels)
 
 
 def _info(called: Called) -> Vector:
@@ -75,12 +75,6 @@ def _wanted(arguments: Sequence[Expression]) -> _Wanted:
     elif all(one.op in ("!=", "!~") for one in names):
         names = (_ANY_INFO, *names)
     return _Wanted(names, tuple(one for one in matchers if one.name != NAME))
-
-
-def _matches(matcher: Matcher, value: str) -> bool:
-    if matcher.op in ("=", "!="):
-        return (matcher.value == value) == (matcher.op == "=")
-    return compiled(matcher.value).matches(value) == (matcher.op == "=~")
 
 
 def _identity(labels: Labels) -> Identity:
@@ -231,6 +225,19 @@ def _added(own: Labels, infos: Sequence[Labels], wanted: _Wanted) -> Labels:
     return labels_of(labels)
 
 
+def _steady(call: Call, steady: Callable[[Expression], bool]) -> bool:
+    """As its first argument, if that is about one moment. The second is written like a selector, but it is none."""
+    of = call.arguments[0]
+    return steady(of) and len(_moments(of)) == 1
+
+
+def _moments(expression: Expression) -> set[object]:
+    """That selectors look at."""
+    if isinstance(expression, Selector):
+        return {(expression.at, expression.offset)}
+    return {moment for part in parts(expression) for moment in _moments(part)}
+
+
 INFO = (
     Function(
         "info",
@@ -242,5 +249,6 @@ INFO = (
         per_series=False,
         experimental=True,
         lazy=True,
+        steady=_steady,
     ),
 )

@@ -13,17 +13,8 @@ import numpy as np
 
 from lakerunner.promql.functions.arguments import scalar_of
 from lakerunner.promql.functions.from_windows import FROM_WINDOWS
-from lakerunner.promql.functions.over_time_kernels import (
-    extremes,
-    means,
-    median_deviations,
-    quantiles,
-    sums,
-    variances,
-)
 from lakerunner.promql.functions.range_vectors import (
     RangeVector,
-    Table,
     are_histograms,
     histograms_of,
     places,
@@ -31,12 +22,7 @@ from lakerunner.promql.functions.range_vectors import (
 )
 from lakerunner.promql.functions.sketches import histograms_of as sketched
 from lakerunner.promql.functions.sketches import ranges_of_samples
-from lakerunner.series.arrays import Bools, Floats, Ints, Objects
-from lakerunner.series.expression import Kind
-from lakerunner.series.function import Called, Function
-from lakerunner.series.histograms.arithmetic import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
-from lakerunner.series.histograms.histogram import Histogram, ResetHint
-from lakerunner.series.sample_notes import (
+from lakerunner.promql.selection.sample_notes import (
     bounds_reconciled,
     histograms_ignored,
     invalid_quantile,
@@ -44,7 +30,13 @@ from lakerunner.series.sample_notes import (
     mixed_schemas,
     resets_collide,
 )
+from lakerunner.series.arrays import Bools, Floats, Ints, Objects
+from lakerunner.series.expression import Kind
+from lakerunner.series.function import Called, Function
+from lakerunner.series.histograms.arithmetic import AveragedHistogram, CompensatedHistogram, IncompatibleHistograms
+from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.values import Vector
+from lakerunner.series.window_kernels import Table, extremes, means, median_deviations, quantiles, sums, variances
 
 # ---- sums and means
 
@@ -115,6 +107,8 @@ def _inform_of_histograms(given: RangeVector) -> None:
 def _extreme(sign: float, *, latest: bool = False, as_time: bool = False) -> Callable[[Called], Vector]:
     def kernel(table: Table, values: Floats) -> None:
         extremes(table, sign, latest, as_time, values)
+        if as_time:
+            np.divide(values, 1000, out=values)
 
     return partial(_of_floats, kernel=kernel)
 

@@ -16,7 +16,7 @@ from lakerunner.promql.functions.arguments import (
     vector_of,
     windows_of,
 )
-from lakerunner.promql.selectors import matches_empty
+from lakerunner.promql.selection.matching import matches_empty
 from lakerunner.series.arrays import Bools, Floats
 from lakerunner.series.expression import Expression, Matcher, Range, Selector, bare
 from lakerunner.series.function import Called, Function

@@ -21,21 +21,10 @@ from lakerunner.series.function import Called
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Samples, Vector, Windows
+from lakerunner.series.window_kernels import NO_STARTS, Table, table_of
 
 _NONE = np.array(None, object)
 _BEGINNING = Span(0, 1)
-NO_STARTS: Ints = np.zeros(0, np.int64)
-
-
-class Table(NamedTuple):
-    """Windows as kernels take them. `starts` is empty where no sample has a start time."""
-
-    times: Ints
-    values: Floats
-    starts: Ints
-    first: Ints  # [series, steps]
-    last: Ints  # [series, steps]
-    ends: Ints  # [steps]
 
 
 class Rows(NamedTuple):
@@ -114,12 +103,6 @@ def range_vector(called: Called) -> RangeVector:
     first = bare(called.call.arguments[0])
     span = _BEGINNING if isinstance(first, Subquery) else first.span
     return RangeVector(windows, floats, histograms, span, called.notes)
-
-
-def table_of(windows: Windows) -> Table:
-    samples = windows.samples
-    starts = NO_STARTS if samples.starts is None else samples.starts
-    return Table(samples.times, samples.values, starts, windows.first, windows.last, windows.ends)
 
 
 def histograms_of(windows: Windows, row: int, step: int) -> list[Histogram]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from lakerunner.series.evaluation.smoothing import on_line
+from lakerunner.promql.selection.smoothing import on_line
 
 
 @njit(cache=True, nogil=True)

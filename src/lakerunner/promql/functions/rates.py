@@ -20,16 +20,17 @@ from lakerunner.promql.functions.histogram_rates import (
     histogram_rates,
     last_two_histograms,
 )
-from lakerunner.promql.functions.range_vectors import RangeVector, are_histograms, places, range_vector, table_of
+from lakerunner.promql.functions.range_vectors import RangeVector, are_histograms, places, range_vector
 from lakerunner.promql.functions.rate_kernels import between_ends, extrapolated
+from lakerunner.promql.selection.sample_notes import mixed_samples, starts_overlap
+from lakerunner.promql.selection.smoothing import outer_windows, outermost
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
-from lakerunner.series.evaluation.smoothing import outer_windows, outermost
 from lakerunner.series.expression import Kind
 from lakerunner.series.function import Called, Function
 from lakerunner.series.histograms.arithmetic import detect_reset
 from lakerunner.series.histograms.histogram import equal
-from lakerunner.series.sample_notes import mixed_samples, starts_overlap
 from lakerunner.series.values import Samples, Vector, Windows
+from lakerunner.series.window_kernels import table_of
 
 
 def _rate(called: Called, *, counter: bool, per_second: bool) -> Vector:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 
 from lakerunner.model.errors import UserError
-from lakerunner.promql.functions.arguments import scalar_of
+from lakerunner.promql.functions.arguments import never_steady, scalar_of
 from lakerunner.promql.functions.range_vectors import RangeVector, range_vector
 from lakerunner.promql.functions.regression_kernels import lines, smoothed_twice
+from lakerunner.promql.selection.sample_notes import histograms_ignored
 from lakerunner.series.arrays import Bools, Floats
 from lakerunner.series.expression import Kind
 from lakerunner.series.function import Called, Function
-from lakerunner.series.sample_notes import histograms_ignored
 from lakerunner.series.values import Vector
 
 
@@ -59,7 +59,7 @@ def _vector(given: RangeVector, values: Floats) -> Vector:
 
 REGRESSIONS: tuple[Function, ...] = (
     Function("deriv", (Kind.MATRIX,), Kind.VECTOR, _deriv),
-    Function("predict_linear", (Kind.MATRIX, Kind.SCALAR), Kind.VECTOR, _predict_linear),
+    Function("predict_linear", (Kind.MATRIX, Kind.SCALAR), Kind.VECTOR, _predict_linear, steady=never_steady),
     Function(
         "double_exponential_smoothing",
         (Kind.MATRIX, Kind.SCALAR, Kind.SCALAR),

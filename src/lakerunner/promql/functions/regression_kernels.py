@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from lakerunner.promql.functions.over_time_kernels import plus
+from lakerunner.series.window_kernels import plus
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

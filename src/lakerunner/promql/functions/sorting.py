@@ -13,7 +13,6 @@ import numpy as np
 from lakerunner.model.labels import Labels, value_of
 from lakerunner.promql.functions.arguments import STRING, VECTOR, float_samples, string_of, vector_of
 from lakerunner.series.function import Called, Function
-from lakerunner.series.steady import is_steady
 from lakerunner.series.values import Vector
 
 _RANGE_WARNING = "sort is ineffective for range queries since results are always ordered by labels"
@@ -50,7 +49,7 @@ def _by_labels(descending: bool) -> Callable[[Called], Vector]:
 
 
 def _is_range(called: Called) -> bool:
-    if is_steady(called.call):
+    if called.evaluation.is_steady(called.call):
         return False
     if called.steps.start != called.steps.end:
         called.notes.warn(_RANGE_WARNING, called.call.span)

@@ -28,6 +28,7 @@ from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
 from lakerunner.plan.scan import Equals, Scan
 from lakerunner.promql.sample_range import Selection
+from lakerunner.promql.selection.staleness import is_stale
 from lakerunner.query.held import explained
 from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.kernels import NS_PER_MS
@@ -37,7 +38,7 @@ from lakerunner.query.metrics.rollup_rows import inside
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.series import Known, SeriesTable
 from lakerunner.query.metrics.view import SUFFIXES, StoredSeries, attribute_values, own_labels
-from lakerunner.series.arrays import Bools, Ints, is_stale
+from lakerunner.series.arrays import Bools, Ints
 
 MOST_LISTED = 10_000  # values of a label that are named; of more there is a sketch
 SERIES, RESOURCE = "series", "resource"  # whose labels

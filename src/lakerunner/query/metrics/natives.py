@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from lakerunner.promql.selection.staleness import STALE_BITS
 from lakerunner.query.metrics.reading import RowGroup
-from lakerunner.series.arrays import STALE_BITS, Floats, Ints
+from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 
 LEAST_SCHEMA, MOST_SCHEMA = -4, 8

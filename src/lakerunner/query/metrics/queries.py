@@ -7,6 +7,7 @@ from uuid import UUID
 from lakerunner.model.time import MS_NS
 from lakerunner.plan.explain import Explain
 from lakerunner.plan.plan import Collect, Plan
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.operators import FetchSamples, Limits
 from lakerunner.promql.plan import PromqlQuestion, compile_promql, samples_leaf
 from lakerunner.promql.sample_range import Selection
@@ -90,7 +91,7 @@ class MetricQueries:
             if not isinstance(operator, FetchSamples):
                 raise TypeError(f"operator {operator.name} gives no samples")
             reads.add(raw_read(one.leaf, guarded_of(one.leaf), one.pick))
-            found.append(operator.fold(one.pieces, Notes()))
+            found.append(operator.fold(one.pieces, Notes(PROMQL.words)))
             self.limits.check(sum(map(len, found)), sum(len(samples.times) for samples in found))
         return StoredSamples(distinct_samples(found), expired_notes(reads.all()), collected.account)
 

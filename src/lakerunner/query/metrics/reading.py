@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.model.segment import Segment
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.footers import Footer
 from lakerunner.query.held import HeldFile
 from lakerunner.query.kept import Kept
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers, Points, join_numbers, read_only
 from lakerunner.query.metrics.parquet import opened
-from lakerunner.series.arrays import STALE, Bools, Ints
+from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.sketches import Sketches
 
 _NOTHING: Any = np.zeros(0, np.uint8)

@@ -23,6 +23,7 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
 from lakerunner.promql.sample_range import Selection
+from lakerunner.promql.selection.staleness import is_stale
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.kernels import read_only
 from lakerunner.query.metrics.layout import Block, Layout, Part
@@ -34,7 +35,7 @@ from lakerunner.query.metrics.sketch_rows import Room
 from lakerunner.query.metrics.view import Kind
 from lakerunner.query.metrics.window_kernels import copied, in_order
 from lakerunner.series import rolled
-from lakerunner.series.arrays import Bools, Ints, is_stale
+from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.rolled import NotTiered, Rolled
 from lakerunner.series.sketches import NO_SKETCHES, joined, sketches_of
@@ -261,7 +262,7 @@ def _single_fact(fact: str, times: Ints, values: Any, stale: Bools) -> Any:
             return (~stale).astype(np.int64)
         case rolled.FIRST_TIME | rolled.LAST_TIME:
             return np.where(stale, 0, times)
-        case rolled.STALE_TIME:
+        case rolled.MARK_TIME:
             return np.where(stale, times, 0)
         case rolled.SKETCH:
             return np.arange(len(times))

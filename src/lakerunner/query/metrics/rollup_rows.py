@@ -43,9 +43,9 @@ _COLUMNS = {
     rolled.RESET_SUM: "chq_rollup_reset_sum",
     rolled.RESETS: "chq_rollup_resets",
     rolled.CHANGES: "chq_rollup_changes",
-    rolled.STALE_TIME: "chq_rollup_stale_timestamp",
+    rolled.MARK_TIME: "chq_rollup_stale_timestamp",
 }
-_TIMES = frozenset({rolled.FIRST_TIME, rolled.LAST_TIME, rolled.STALE_TIME})
+_TIMES = frozenset({rolled.FIRST_TIME, rolled.LAST_TIME, rolled.MARK_TIME})
 # By which column the footer may tell of all windows at once. Without a reset nothing was added for one.
 _TOLD_BY = {
     rolled.COUNT: rolled.COUNT,

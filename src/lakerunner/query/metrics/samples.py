@@ -18,6 +18,7 @@ import numpy as np
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of, labels_text
 from lakerunner.model.time import MAX_NS, MIN_NS
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.held import explained
 from lakerunner.query.metrics.kernels import (
     NS_PER_MS,
@@ -38,7 +39,7 @@ from lakerunner.query.metrics.reading import RowGroup, SegmentFile
 from lakerunner.query.metrics.spread import Between, Flat, Texts, Within, flat_samples
 from lakerunner.query.metrics.ties import merge_exactly, overlay
 from lakerunner.query.metrics.view import Kind
-from lakerunner.series.arrays import STALE, Bools, Ints, Objects
+from lakerunner.series.arrays import Bools, Ints, Objects
 from lakerunner.series.values import NO_SAMPLES, Samples
 
 _NUMBERS = ("value", "int_value")

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.metrics.layout import Part, ranges
 from lakerunner.query.metrics.reading import RowGroup, SegmentFile
 from lakerunner.query.metrics.view import Kind
-from lakerunner.series.arrays import STALE, Bools, Floats, Ints
+from lakerunner.series.arrays import Bools, Floats, Ints
 
 COLUMNS: dict[Kind, tuple[str, ...]] = {
     Kind.BUCKETS: ("count", "bounds", "bucket_counts"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.series.evaluation.evaluate import evaluate
@@ -39,8 +39,8 @@ _USUAL = (
 def warm() -> None:
     steps = Steps(60_000, 600_000, 60_000)
     for text in _USUAL:
-        evaluate(resolve(parse(text), steps, False), steps, _Few(), FUNCTIONS)
-    for function in FUNCTIONS.values():
+        evaluate(resolve(parse(text), steps, False), steps, _Few(), PROMQL)
+    for function in PROMQL.functions.values():
         if function.windows is not None:
             function.windows.evaluate(_few_windows(function.windows.facts, steps))
 
@@ -50,7 +50,7 @@ def _few_windows(facts: tuple[str, ...], steps: Steps) -> RolledRange:
     numbers = {fact: ends.copy() if fact in WHOLE_NUMBERS else ends * 1.0 for fact in facts}
     numbers |= {COUNT: np.ones_like(ends), SKETCH: np.arange(len(ends))}
     windows = Rolled([(("job", "a"),)], np.array([0, len(ends)]), ends, numbers, sketches_of(ends.astype(float)))
-    return RolledRange(windows, steps.times, 120_000, NOWHERE, Notes())
+    return RolledRange(windows, steps.times, 120_000, NOWHERE, Notes(PROMQL.words))
 
 
 class _Few:

@@ -14,7 +14,7 @@ from lakerunner.series.arrays import Bools, Floats, filled
 from lakerunner.series.expression import Aggregate, Kind, bare
 from lakerunner.series.group_kernels import counts
 from lakerunner.series.grouping import Groups, grouped
-from lakerunner.series.notes import Notes
+from lakerunner.series.notes import Misfit, Notes
 from lakerunner.series.values import Scalar, String, Vector
 
 Parameter = Scalar | String | None
@@ -48,7 +48,7 @@ def floats_alone(node: Aggregate, vector: Vector, notes: Notes) -> Bools:
     histograms = histograms_in(vector)
     if histograms is None:
         return vector.present
-    notes.inform(f"ignored histogram in {node.op} aggregation", bare(node.inner).span)
+    notes.report(Misfit.HISTOGRAMS_IGNORED, bare(node.inner).span, op=node.op)
     return vector.present & ~histograms
 
 

@@ -1,7 +1,7 @@
 """Sums and means of the histograms of each group, and all that is to be said of them.
 
 Comes in: a vector that has histograms. Goes out: for each group and step what its histograms came to. What always
-holds: samples are taken in the order of the rows, as Prometheus does; after an incompatible one a group takes no more
+holds: samples are taken in the order of the rows; after an incompatible one a group takes no more
 at that step, nor does it take histograms after a float: what then comes of it is nothing anyway.
 """
 
@@ -23,7 +23,7 @@ from lakerunner.series.histograms.arithmetic import (
     compacted,
 )
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
-from lakerunner.series.notes import Notes
+from lakerunner.series.notes import Misfit, Notes
 from lakerunner.series.values import Vector
 
 FLAGS = ("seen", "floats", "reset", "not_reset", "reconciled", "incompatible", "uneven")
@@ -110,17 +110,14 @@ def finished(node: Aggregate, found: HistogramTotals, notes: Notes) -> Objects:
     """The histograms that come out, and notes of what did not go well."""
     span = bare(node.inner).span
     for name in sorted(found.mismatched):
-        notes.warn(
-            f'vector contains a mix of histograms with exponential and custom buckets schemas for metric name "{name}"',
-            span,
-        )
+        notes.report(Misfit.SCHEMAS_MIXED, span, name=name)
     if found.reconciled.any():
-        notes.inform("mismatched custom buckets were reconciled during aggregation", span)
+        notes.report(Misfit.BOUNDS_RECONCILED, span, operation="aggregation")
     if found.mixed.any():
-        notes.warn("encountered a mix of histograms and floats for aggregation", span)
+        notes.report(Misfit.SAMPLES_MIXED, span)
     there = found.seen & ~found.mixed & ~found.incompatible
     if (there & found.reset & found.not_reset).any():
-        notes.warn("conflicting counter resets during histogram aggregation", span)
+        notes.report(Misfit.RESETS_COLLIDE, span, operation="aggregation")
     results = np.full(there.shape, None, object)
     for group, step in np.argwhere(there).tolist():
         results[group, step] = compacted(found.totals[group, step].value())

@@ -1,7 +1,7 @@
 """limitk and limit_ratio: some of the series, whatever their values.
 
 limitk takes the first k of each group, so that all series must be seen at once; limit_ratio those whose labels' hash
-falls into the ratio: XXH64, seed 0, of each name and value after its length, as Prometheus chooses them.
+falls into the ratio: XXH64, seed 0, of each name and value after its length.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parameters of aggregations: what may not be, what is said of the odd ones, and numbers as text in Go's way."""
+"""The parameters of aggregations: which are refused, which are noted, and how their numbers are written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lakerunner.model.errors import UserError
 from lakerunner.series.aggregations.aggregation import Parameter
 from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.expression import NOWHERE, Aggregate, Span, bare
-from lakerunner.series.notes import Notes
+from lakerunner.series.notes import Misfit, Notes
 from lakerunner.series.values import Scalar
 
 _LEAST, _MOST = -9223372036854775808.0, 9223372036854774784.0  # no k is beyond these
@@ -40,15 +40,12 @@ def checked_ratio(node: Aggregate, parameter: Parameter, notes: Notes) -> Floats
         raise UserError("Ratio value is NaN")
     for odd, limit in ((values.max(), 1.0), (values.min(), -1.0)):
         if abs(odd) > 1 and np.sign(odd) == limit:
-            notes.warn(
-                f"ratio value should be between -1 and 1, got {general_text(float(odd))}, capping to {limit:g}",
-                _place(node),
-            )
+            notes.report(Misfit.RATIO_CAPPED, _place(node), got=general_text(float(odd)), limit=f"{limit:g}")
     return np.clip(values, -1.0, 1.0)
 
 
 def checked_quantile(node: Aggregate, parameter: Parameter, notes: Notes) -> Floats:
-    """The greatest and the least are told of, where they are out of bounds, and NaN."""
+    """NaN, and the greatest and the least where they are out of bounds, are noted."""
     values = _numbers(parameter)
     most = math.inf if np.isposinf(values).any() else float(values.max())  # NaN hides all others
     least = -math.inf if np.isneginf(values).any() else float(values.min())
@@ -56,7 +53,7 @@ def checked_quantile(node: Aggregate, parameter: Parameter, notes: Notes) -> Flo
     odd += [most] if most > 1 else []
     odd += [least] if least < 0 else []
     for one in odd:
-        notes.warn(f"quantile value should be between 0 and 1, got {general_text(one)}", _place(node))
+        notes.report(Misfit.QUANTILE_OUTSIDE, _place(node), got=general_text(one))
     return values
 
 

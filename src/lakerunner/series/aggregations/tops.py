@@ -1,7 +1,7 @@
 """topk and bottomk: the series with the largest or least values, at each step its own. Histograms are passed over.
 
-The k are found with a heap that is Prometheus', row by row, as that settles which of equal values stay. An instant's
-series come out by value; equal ones as they stand in the heap.
+The k are found with a heap that moves as Go's container/heap does, row by row: that settles which of equal values stay.
+An instant's series come out by value; equal ones as they stand in the heap.
 
 Split: a part keeps the k of its own and all that equal them; the k of those are the k of all. Where more than k are as
 good as the last, it takes the rows' order to say which ones stay: NotSplit, as with a k that is not written as a
@@ -22,7 +22,7 @@ from lakerunner.series.aggregations.parameters import checked_count
 from lakerunner.series.aggregations.split import NotSplit, Split
 from lakerunner.series.arrays import Bools, Ints
 from lakerunner.series.expression import Aggregate, Kind, Number, bare
-from lakerunner.series.notes import Notes
+from lakerunner.series.notes import Misfit, Notes
 from lakerunner.series.values import Partial, Scalar, Vector
 
 
@@ -39,7 +39,7 @@ def _floats(node: Aggregate, vector: Vector, wanted: Ints, notes: Notes) -> Bool
     if histograms is None:
         return vector.present
     if histograms[:, wanted >= 1].any():
-        notes.inform(f"ignored histogram in {node.op} aggregation", node.span)
+        notes.report(Misfit.HISTOGRAMS_IGNORED, node.span, op=node.op)
     return vector.present & ~histograms
 
 

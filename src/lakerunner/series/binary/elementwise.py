@@ -1,8 +1,8 @@
 """What an operator makes of two samples, floats or histograms, of every pair of series at every step.
 
 Comes in: two operands as arrays [pairs, steps] (or such that broadcast to it). Goes out: the results, where they are
-kept, and where the operator means something at all. What always holds: of the notes that the pairs of one step give,
-the last one counts, as in Prometheus.
+kept, and where the operator means something at all. What always holds: of what the pairs of one step show that does
+not fit the operator, the last one is noted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakerunner.series.histograms.arithmetic import (
 from lakerunner.series.histograms.histogram import Histogram, ResetHint, equal
 from lakerunner.series.histograms.trim import trimmed_lower, trimmed_upper
 from lakerunner.series.math.arithmetic import atan2, modulo, power
-from lakerunner.series.notes import Notes
+from lakerunner.series.notes import Misfit, Notes
 
 ARITHMETIC: Mapping[str, Callable[[Floats, Floats], Floats]] = {
     "+": np.add,
@@ -49,7 +49,8 @@ COMPARISONS: Mapping[str, Callable[[Floats, Floats], Bools]] = {
 TRIMS: Mapping[str, Callable[[Histogram, float], Histogram]] = {"</": trimmed_upper, ">/": trimmed_lower}
 
 
-Said = dict[int, tuple[str, str]]  # the last note of each step: warning or info, and the message
+Found = tuple[Misfit, dict[str, str]]
+Said = dict[int, Found]  # what was found last at each step, and the facts to name
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ class Outcome:
 
 
 def put_down(node: Binary, said: Said, notes: Notes) -> None:
-    for level, message in said.values():
-        (notes.warn if level == "warning" else notes.inform)(message, node.span)
+    for misfit, facts in said.values():
+        notes.report(misfit, node.span, **facts)
 
 
 def scalar_operation(op: str, left: Floats, right: Floats) -> Floats:
@@ -110,11 +111,11 @@ def _of_floats(node: Binary, left: Operand, right: Operand) -> Outcome:
 
 @dataclass(frozen=True)
 class _Made:
-    """`note`: warning or info, and its message. Without a histogram there is no result."""
+    """`note`: what was found in making it. Without a histogram there is no result."""
 
     histogram: Histogram | None = None
     kept: bool = True
-    note: tuple[str, str] | None = None
+    note: Found | None = None
 
 
 def _with_histograms(node: Binary, left: Operand, right: Operand, present: Bools, found: Outcome, said: Said) -> None:
@@ -164,18 +165,17 @@ def _made(op: str, left: Histogram | float, right: Histogram | float) -> _Made:
         case (("==" | "!="), Histogram(), Histogram()):
             return _Made(left, kept=equal(left, right) == (op == "=="))
     kinds = ["histogram" if isinstance(one, Histogram) else "float" for one in (left, right)]
-    message = f'incompatible sample types encountered for binary operator "{op}": {kinds[0]} {op} {kinds[1]}'
-    return _Made(note=("info", message))
+    return _Made(note=(Misfit.TYPES_UNFIT, {"op": op, "left": kinds[0], "right": kinds[1]}))
 
 
 def _combined(op: str, left: Histogram, right: Histogram) -> _Made:
     try:
         total: Sum = added(left, right) if op == "+" else subtracted(left, right)
     except IncompatibleHistograms:
-        return _Made(note=("warning", f"incompatible bucket layout encountered for binary operator {op}"))
-    word = "addition" if op == "+" else "subtraction"
-    if total.reset_collision:  # nothing comes of it, says Prometheus
-        return _Made(note=("warning", f"conflicting counter resets during histogram {word}"))
+        return _Made(note=(Misfit.LAYOUTS_UNFIT, {"op": op}))
+    facts = {"operation": "addition" if op == "+" else "subtraction"}
+    if total.reset_collision:  # it is not known which of the two resets the result would have
+        return _Made(note=(Misfit.RESETS_COLLIDE, facts))
     result = total.histogram if op == "+" else replace(total.histogram, reset_hint=ResetHint.GAUGE)
-    note = ("info", f"mismatched custom buckets were reconciled during {word}") if total.bounds_reconciled else None
+    note = (Misfit.BOUNDS_RECONCILED, facts) if total.bounds_reconciled else None
     return _Made(compacted(result), note=note)

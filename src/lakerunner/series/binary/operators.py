@@ -1,7 +1,7 @@
 """Binary operators over numbers and vectors, and the minus before one.
 
 Comes in: the operator and its operands at every step. Goes out: a vector, or of two numbers a number. What always
-holds: the meaning is Prometheus'; what is there at a step depends on what both sides have at that step.
+holds: what is there at a step depends on what both sides have at that step.
 """
 
 from __future__ import annotations
@@ -37,25 +37,23 @@ from lakerunner.series.binary.vector_matching import (
 from lakerunner.series.expression import Binary, Matching
 from lakerunner.series.histograms.arithmetic import scaled
 from lakerunner.series.notes import Notes
-from lakerunner.series.united import joined, merged, united
-from lakerunner.series.values import Scalar, Steps, Vector
+from lakerunner.series.united import joined, merged
+from lakerunner.series.values import Scalar, Vector
 
 
 def binary(
     node: Binary,
     left: Vector | Scalar,
     right: Vector | Scalar,
-    steps: Steps,
     notes: Notes,
     *,
     delayed_names: bool = True,
 ) -> Vector | Scalar:
-    """Without `delayed_names` the caller takes the names off, and only then makes series one that are the same."""
+    """The caller makes series one that are the same; without `delayed_names` it takes the names off before that."""
     said: Said = {}
     result = _result(_Operation(node, delayed_names), left, right, said)
     put_down(node, said, notes)
-    both = isinstance(left, Vector) and isinstance(right, Vector)
-    return united(result, node, steps) if delayed_names and both and isinstance(result, Vector) else result
+    return result
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ of series and steps. The cut depends on the data and the fragment alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,8 +16,8 @@ from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, most_steps
 from lakerunner.series.evaluation.tiers import Heart, evaluated, with_given
 from lakerunner.series.expression import Aggregate, Call, Expression, Matcher, parts
-from lakerunner.series.function import Function
 from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS
+from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
 from lakerunner.series.pieces import Piece
 from lakerunner.series.rolled import Rolled
@@ -34,7 +34,7 @@ class BlockEvaluation:
 
     expression: Expression
     steps: Steps
-    functions: Mapping[str, Function]
+    language: Language
     lookback: int
     delayed_names: bool
     bounds: Bounds
@@ -45,13 +45,13 @@ class BlockEvaluation:
     def of_windows(self, heart: Heart, block: Rolled) -> Iterator[Piece]:
         """Evaluate the heart from windows, and the rest of the fragment over what they give."""
         if heart.how is None:
-            return self.of_samples(block.latest())
+            return self.of_samples(self.language.instant_selectors.of_windows(block))
         return (self._heart_piece(heart, part) for part in self._parts(block.of_samples()))
 
     def _parts(self, block: S) -> Iterator[S]:
         """Cut a block into series that are evaluated at once."""
         each = HISTOGRAM_POINTS if self._makes_histograms(self.expression) else 1
-        at_once = max(1, POINTS_AT_ONCE // (each * most_steps(self.expression, self.steps)))
+        at_once = max(1, POINTS_AT_ONCE // (each * most_steps(self.expression, self.steps, self.language)))
         if len(block) <= at_once:
             yield block
             return
@@ -59,13 +59,13 @@ class BlockEvaluation:
             yield block.between(first, min(first + at_once, len(block)))
 
     def _makes_histograms(self, expression: Expression) -> bool:
-        made = isinstance(expression, Call) and self.functions[expression.function].makes_histograms
+        made = isinstance(expression, Call) and self.language.functions[expression.function].makes_histograms
         return made or any(map(self._makes_histograms, parts(expression)))
 
     def _heart_piece(self, heart: Heart, windows: Rolled) -> Piece:
         self.bounds.hold(len(windows), len(heart.steps or ()))
-        notes = Notes()
-        vector = evaluated(heart, windows, self.functions, notes, Bounds(self.bounds.max_points))
+        notes = Notes(self.language.words)
+        vector = evaluated(heart, windows, self.language, notes, Bounds(self.bounds.max_points))
         rest = replace(self, expression=with_given(self.expression, heart))
         piece = rest._piece(NO_SAMPLES, (vector,))
         return replace(piece, notes=(*notes.all(), *piece.notes))
@@ -73,7 +73,7 @@ class BlockEvaluation:
     def _piece(self, block: Samples, given: Sequence[Vector] = ()) -> Piece:
         evaluator = Evaluator(
             _Block(block),
-            self.functions,
+            self.language,
             lookback=self.lookback,
             given=given,
             bounds=self.bounds,

@@ -1,8 +1,8 @@
 """An expression at every step: what each node of the tree means.
 
-Comes in: an expression whose durations and times are numbers, steps, a source of samples, the language's functions.
-Goes out: a value, and notes. What always holds: the meaning is Prometheus 3's; the value at a step depends on that step
-alone, so that a range may be evaluated in parts.
+Comes in: an expression whose durations and times are numbers, steps, a source of samples, the language. Goes out: a
+value, and notes. What always holds: the value at a step depends on that step alone, so that a range may be evaluated in
+parts.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.series.aggregations import aggregate
-from lakerunner.series.arrays import Bools, Ints
+from lakerunner.series.arrays import Ints
 from lakerunner.series.binary.operators import binary, negated
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.names import distinct, unnamed, unnamed_series
-from lakerunner.series.evaluation.smoothing import smoothed_instant
 from lakerunner.series.expression import (
     Aggregate,
     Binary,
@@ -38,34 +37,33 @@ from lakerunner.series.expression import (
 )
 from lakerunner.series.function import Called, Function, Source
 from lakerunner.series.histograms.histogram import ResetHint
-from lakerunner.series.histograms.totals import totals_only
+from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
-from lakerunner.series.united import merged
+from lakerunner.series.steady import is_steady
+from lakerunner.series.united import merged, united
 from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows
-from lakerunner.series.windows import latest, latest_index, without_stale_markers
-
-LOOKBACK_MS = 300_000
-SUBQUERY_STEP_MS = 60_000
 
 
 class Evaluator:
-    """`given` are the values of the expression's Given nodes, by number: one column, or one for each step. What a
-    value may hold is in `bounds`. `delayed_names`: names go when the evaluation ends (series/evaluation/names.py)."""
+    """`lookback` None: that of the language. `given` are the values of the expression's Given nodes, by number: one
+    column, or one for each step. What a value may hold is in `bounds`. `delayed_names`: names go when the evaluation
+    ends (series/evaluation/names.py)."""
 
     def __init__(
         self,
         source: Source,
-        functions: Mapping[str, Function],
+        language: Language,
         *,
-        lookback: int = LOOKBACK_MS,
+        lookback: int | None = None,
         given: Sequence[Value] = (),
         bounds: Bounds = Bounds(),  # noqa: B008 a frozen value
         delayed_names: bool = False,
     ) -> None:
         self.source = source
-        self.lookback = lookback
-        self.notes = Notes()
-        self._functions = functions
+        self.language = language
+        self.lookback = language.lookback if lookback is None else lookback
+        self.notes = Notes(language.words)
+        self._functions = language.functions
         self._given = given
         self.bounds = bounds
         self.delayed_names = delayed_names
@@ -101,30 +99,27 @@ class Evaluator:
     def kind(self, expression: Expression) -> Kind:
         return kind_of(expression, self._functions)
 
+    def is_steady(self, expression: Expression) -> bool:
+        return is_steady(expression, self._functions)
+
     # Selectors
 
     def _selector(self, selector: Selector, steps: Steps) -> Vector:
         ends = looked_at(selector, steps)
-        if selector.extended == "smoothed":
-            samples = self._select(selector, ends, self.lookback, self.lookback)
-            return smoothed_instant(samples, ends, self.lookback, self.notes, selector.span)
-        samples = self._select(selector, ends, self.lookback)
-        if samples.histograms is None:
-            values, present = latest(samples, ends, self.lookback)
-            return Vector(samples.labels, values, present)
-        index = latest_index(samples, ends, self.lookback)
-        return _picked(samples, index)
+        _, behind = self.language.reach(selector, self.lookback)
+        samples = self._select(selector, ends, self.lookback, behind)
+        return self.language.instant_selectors.value(selector, samples, ends, self.lookback, self.notes)
 
-    def _select(self, selector: Selector, ends: Ints, before: int, after: int = 0) -> Samples:
-        samples = self.source.select(selector.matchers, int(ends[0]) - before, int(ends[-1]) + after)
+    def _select(self, selector: Selector, ends: Ints, before: int, behind: int = 0) -> Samples:
+        samples = self.source.select(selector.matchers, int(ends[0]) - before, int(ends[-1]) + behind)
         self.bounds.hold(len(samples), len(ends))
-        return totals_only(samples) if selector.totals_only else samples
+        return samples
 
     def times_of(self, selector: Selector, steps: Steps) -> tuple[Samples, Ints]:
         """The samples of an instant selector, and which of them counts at each step."""
         ends = looked_at(selector, steps)
         samples = self._select(selector, ends, self.lookback)
-        return samples, latest_index(samples, ends, self.lookback)
+        return samples, self.language.instant_selectors.places(samples, ends, self.lookback)
 
     def windows(self, expression: Range | Subquery, steps: Steps) -> Windows:
         ends = looked_at(expression, steps)
@@ -133,14 +128,13 @@ class Evaluator:
             samples = self._subquery(expression, steps)
             self.bounds.hold(len(samples), len(ends))
         else:
-            extended = expression.selector.extended
-            before = range_ + (self.lookback if extended else 0)
-            after = self.lookback if extended == "smoothed" else 0
-            samples = without_stale_markers(self._select(expression.selector, ends, before, after))
+            before, behind = self.language.reach(expression.selector, self.lookback)
+            samples = self._select(expression.selector, ends, range_ + before, behind)
+            samples = self.language.ranged(expression.selector, samples)
         return Windows(samples, ends, range_, self.lookback, expression)
 
     def _subquery(self, subquery: Subquery, steps: Steps) -> Samples:
-        inner = subquery_steps(subquery, steps)
+        inner = subquery_steps(subquery, steps, self.language)
         if inner is None:
             return Samples((), np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
         self.bounds.hold(1, len(inner))
@@ -179,10 +173,12 @@ class Evaluator:
         return unnamed_series(dropping, at_all_steps=ranged) if function.per_series else distinct(unnamed(dropping))
 
     def _binary(self, node: Binary, left: Vector | Scalar, right: Vector | Scalar, steps: Steps) -> Vector | Scalar:
-        result = binary(node, left, right, steps, self.notes, delayed_names=self.delayed_names)
-        if self.delayed_names or isinstance(result, Scalar):
-            return result
+        result = binary(node, left, right, self.notes, delayed_names=self.delayed_names)
         both = isinstance(left, Vector) and isinstance(right, Vector)
+        if isinstance(result, Scalar) or (self.delayed_names and not both):
+            return result
+        if self.delayed_names:
+            return united(result, steps, lambda: self.is_steady(node))
         return distinct(unnamed(result)) if both else unnamed_series(result)
 
     def _negated(self, value: Value) -> Vector | Scalar:
@@ -209,14 +205,14 @@ def evaluate(
     expression: Expression,
     steps: Steps,
     source: Source,
-    functions: Mapping[str, Function],
+    language: Language,
     *,
-    lookback: int = LOOKBACK_MS,
+    lookback: int | None = None,
     delayed_names: bool = False,
 ) -> tuple[Value, Notes]:
     """The expression's value with its final labels: an instant (one step) in the order of the evaluation, a range by
     labels."""
-    evaluator = Evaluator(source, functions, lookback=lookback, delayed_names=delayed_names)
+    evaluator = Evaluator(source, language, lookback=lookback, delayed_names=delayed_names)
     value = evaluator.evaluate(expression, steps)
     return finished(value), evaluator.notes
 
@@ -245,21 +241,21 @@ def looked_at(expression: Selector | Range | Subquery, steps: Steps) -> Ints:
     return np.full(len(steps), _number(node.at) - _number(node.offset), np.int64)
 
 
-def subquery_steps(subquery: Subquery, steps: Steps) -> Steps | None:
+def subquery_steps(subquery: Subquery, steps: Steps, language: Language) -> Steps | None:
     """Multiples of its step, whatever the outer steps are: all that some outer step looks at. None: there is none."""
-    step = SUBQUERY_STEP_MS if subquery.step is None else _number(subquery.step)
+    step = language.subquery_step if subquery.step is None else _number(subquery.step)
     first, last = (steps.start, steps.last) if subquery.at is None else [_number(subquery.at)] * 2
     start = step * ((first - _number(subquery.offset) - _number(subquery.range)) // step + 1)
     end = last - _number(subquery.offset)
     return Steps(start, end, step) if start <= end else None
 
 
-def most_steps(expression: Expression, steps: Steps) -> int:
+def most_steps(expression: Expression, steps: Steps, language: Language) -> int:
     """At how many steps a part of it is evaluated: those of its subqueries may be more than its own."""
-    inner = subquery_steps(expression, steps) if isinstance(expression, Subquery) else steps
+    inner = subquery_steps(expression, steps, language) if isinstance(expression, Subquery) else steps
     if inner is None:
         return len(steps)
-    return max(len(inner), *(most_steps(part, inner) for part in parts(expression)), 0)
+    return max(len(inner), *(most_steps(part, inner, language) for part in parts(expression)), 0)
 
 
 def _number(given: object) -> int:
@@ -279,16 +275,6 @@ def _operand(value: Value) -> Vector | Scalar:
     if not isinstance(value, Vector | Scalar):
         raise TypeError(f"{type(value).__name__} is no operand")
     return value
-
-
-def _picked(samples: Samples, index: Ints) -> Vector:
-    """The samples of these places; -1 is none."""
-    present: Bools = index >= 0
-    if len(samples.times) == 0 or samples.histograms is None:
-        return Vector(samples.labels, np.zeros(index.shape), np.zeros(index.shape, bool))
-    histograms = samples.histograms[index]
-    histograms[~present] = None
-    return Vector(samples.labels, np.where(present, samples.values[index], 0.0), present, histograms)
 
 
 def _as_samples(vector: Vector, steps: Steps) -> Samples:

@@ -8,7 +8,6 @@ together (or folded, where it is an aggregation), is what it gives over all of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -31,7 +30,7 @@ from lakerunner.series.expression import (
     bare,
     parts,
 )
-from lakerunner.series.function import Function
+from lakerunner.series.language import Language
 from lakerunner.series.steady import is_steady
 from lakerunner.series.values import Steps
 
@@ -61,22 +60,23 @@ class Split:
 def split(
     expression: Expression,
     steps: Steps,
-    functions: Mapping[str, Function],
+    language: Language,
     *,
     fold: bool = True,
     delayed_names: bool = False,
 ) -> Split:
     """`fold` False: aggregations are all done in the end, for those that turn out not to split. Without `delayed_names`
     a fragment ends where series may come to have the same labels: only all of them together show whether they do."""
-    splitter = _Splitter(functions, fold, delayed_names)
+    splitter = _Splitter(language, fold, delayed_names)
     rest = splitter.rest(expression, steps)
     return Split(rest, tuple(splitter.fragments))
 
 
 class _Splitter:
-    def __init__(self, functions: Mapping[str, Function], fold: bool, delayed_names: bool) -> None:
+    def __init__(self, language: Language, fold: bool, delayed_names: bool) -> None:
         self.fragments: dict[Fragment, int] = {}
-        self._functions = functions
+        self._language = language
+        self._functions = language.functions
         self._fold = fold
         self._delayed_names = delayed_names
 
@@ -85,7 +85,7 @@ class _Splitter:
             return self._cut(expression, steps)
         match expression:
             case Subquery(inner):
-                within = subquery_steps(expression, steps)
+                within = subquery_steps(expression, steps, self._language)
                 return expression if within is None else replace(expression, inner=self.rest(inner, within))
             case Paren(inner) | Unary(_, inner):
                 return replace(expression, inner=self.rest(inner, steps))
@@ -113,7 +113,7 @@ class _Splitter:
 
     def _cut(self, expression: Expression, steps: Steps) -> Given:
         number = self.fragments.setdefault(Fragment(expression, steps), len(self.fragments))
-        return Given(number, steady=is_steady(expression), span=bare(expression).span)
+        return Given(number, steady=is_steady(expression, self._functions), span=bare(expression).span)
 
     def _is_local(self, expression: Expression | None) -> bool:
         """Whether what comes of a series depends on that series alone, and there is one selector."""

@@ -1,8 +1,7 @@
-"""When metric names go from a vector: at once, as in Prometheus by default, or at the end of the evaluation, as with
-its feature promql-delayed-name-removal (`Evaluator.delayed_names`).
+"""When metric names go from a vector: at once, or at the end of the evaluation (`Evaluator.delayed_names`).
 
-What always holds: `drop_name` marks the series whose name goes. Without the feature no value of an expression has such
-a mark: the name is gone, and two series that are the same without it are an error.
+What always holds: `drop_name` marks the series whose name goes. Where names go at once no value of an expression has
+such a mark: the name is gone, and two series that are the same without it are an error.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def unnamed_series(vector: Vector, *, at_all_steps: bool = False) -> Vector:
 
 
 def distinct(vector: Vector, *, at_all_steps: bool = False) -> Vector:
-    """UserError if two series of the same labels are there at the same step; `at_all_steps`: at any two steps, as
-    Prometheus has it of functions of ranges. Others become one series."""
+    """UserError if two series of the same labels are there at the same step; `at_all_steps`: at any two steps,
+    as it is with functions of ranges. Others become one series."""
     if at_all_steps:
         vector = vector.occupied()
         if len(set(vector.labels)) < len(vector):

@@ -7,12 +7,12 @@ but for what a lazy function selects by the values that it finds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lakerunner.series.evaluation.evaluate import subquery_steps
 from lakerunner.series.expression import Call, Expression, Matcher, Range, Selector, Subquery, parts
-from lakerunner.series.function import Function
+from lakerunner.series.language import Language
 from lakerunner.series.values import Steps
 
 
@@ -25,31 +25,32 @@ class Reach:
     end: int
 
 
-def reaches(expression: Expression, steps: Steps, lookback: int, functions: Mapping[str, Function]) -> Iterator[Reach]:
+def reaches(expression: Expression, steps: Steps, lookback: int, language: Language) -> Iterator[Reach]:
     """Give the reach of each selector; none for one that no step looks at, as inside a subquery between two of its own
     steps."""
     match expression:
         case Selector():
-            yield _reach(expression, steps, lookback, lookback)
+            _, behind = language.reach(expression, lookback)
+            yield _reach(expression, steps, lookback, behind)
         case Range(selector, range_):
             if not isinstance(range_, int):
                 raise TypeError(f"{range_} is not resolved")
-            yield _reach(selector, steps, range_ + (lookback if selector.extended else 0), lookback)
+            before, behind = language.reach(selector, lookback)
+            yield _reach(selector, steps, range_ + before, behind)
         case Subquery(inner):
-            within = subquery_steps(expression, steps)
+            within = subquery_steps(expression, steps, language)
             if within is not None:
-                yield from reaches(inner, within, lookback, functions)
-        case Call(name) if functions[name].lazy:
+                yield from reaches(inner, within, lookback, language)
+        case Call(name) if language.functions[name].lazy:
             return
         case _:
             for part in parts(expression):
-                yield from reaches(part, steps, lookback, functions)
+                yield from reaches(part, steps, lookback, language)
 
 
-def _reach(selector: Selector, steps: Steps, before: int, lookback: int) -> Reach:
+def _reach(selector: Selector, steps: Steps, before: int, behind: int) -> Reach:
     """Arrays of steps are not made: a subquery may have more than memory holds, and is refused when it is evaluated."""
     first, last = (steps.start, steps.last) if selector.at is None else (selector.at, selector.at)
-    after = lookback if selector.extended == "smoothed" else 0
     if not (isinstance(first, int) and isinstance(last, int) and isinstance(selector.offset, int)):
         raise TypeError(f"{selector} is not resolved")
-    return Reach(selector.matchers, first - selector.offset - before, last - selector.offset + after)
+    return Reach(selector.matchers, first - selector.offset - before, last - selector.offset + behind)

@@ -8,7 +8,6 @@ inside a range or outside it, whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +29,7 @@ from lakerunner.series.expression import (
     parts,
 )
 from lakerunner.series.function import Function
+from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes
 from lakerunner.series.rolled import COUNT, INSTANT, FromWindows, Rolled, RolledRange
 from lakerunner.series.values import Steps, Vector
@@ -81,9 +81,9 @@ class Guarded:
     reason: str
 
 
-def guard(expression: Expression, steps: Steps, functions: Mapping[str, Function]) -> Guarded:
+def guard(expression: Expression, steps: Steps, language: Language) -> Guarded:
     """For a fragment's expression."""
-    found = heart_of(expression, steps, functions)
+    found = heart_of(expression, steps, language)
     if isinstance(found, str):
         return Guarded(RAW, None, found)
     if found.steps is None:
@@ -97,7 +97,7 @@ def guard(expression: Expression, steps: Steps, functions: Mapping[str, Function
     return Guarded(RAW, found, reason)
 
 
-def heart_of(expression: Expression, steps: Steps | None, functions: Mapping[str, Function]) -> Heart | str:
+def heart_of(expression: Expression, steps: Steps | None, language: Language) -> Heart | str:
     """Or why windows cannot stand for it."""
     while True:
         match expression:
@@ -106,9 +106,9 @@ def heart_of(expression: Expression, steps: Steps | None, functions: Mapping[str
             case Call(name, arguments):
                 (inner,) = [one for one in arguments if _selects(one)]
                 if isinstance(bare(inner), Range):
-                    return _of_range(expression, bare(inner), functions[name], steps)
+                    return _of_range(expression, bare(inner), language.functions[name], steps)
             case Subquery(inner):
-                steps = None if steps is None else subquery_steps(expression, steps)
+                steps = None if steps is None else subquery_steps(expression, steps, language)
             case Paren(inner) | Unary(_, inner) | Aggregate(_, inner):
                 pass
             case Binary(_, left, right):
@@ -132,14 +132,14 @@ def with_given(expression: Expression, heart: Heart) -> Expression:
     return expression
 
 
-def evaluated(heart: Heart, windows: Rolled, functions: Mapping[str, Function], notes: Notes, limit: Bounds) -> Vector:
+def evaluated(heart: Heart, windows: Rolled, language: Language, notes: Notes, limit: Bounds) -> Vector:
     """The heart of a function at its steps. `windows` are those with samples."""
     if heart.how is None or heart.steps is None or not isinstance(heart.node, Call):
         raise TypeError(f"{heart.node} is not evaluated from windows")
     ends = looked_at(heart.ranged, heart.steps)
     given = RolledRange(windows, ends, heart.range, bare(heart.node.arguments[0]).span, notes, limit)
     vector = heart.how.evaluate(given)
-    return vector if functions[heart.node.function].keeps_name else vector.dropping_name()
+    return vector if language.functions[heart.node.function].keeps_name else vector.dropping_name()
 
 
 def _of_range(call: Call, ranged: Any, function: Function, steps: Steps | None) -> Heart | str:

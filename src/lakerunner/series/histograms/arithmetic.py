@@ -1,8 +1,8 @@
 """Arithmetic of native histograms: histograms in, new ones out; none is changed.
 
 What two histograms have in common decides: the lower schema, the wider zero bucket, of custom buckets the bounds that
-both have. Histograms of exponential and of custom buckets have nothing in common (IncompatibleHistograms). Sums are
-taken in the order of Prometheus, so that they are equal to the bit.
+both have. Histograms of exponential and of custom buckets have nothing in common (IncompatibleHistograms). The
+order in which sums are taken is fixed, so that they are equal to the bit.
 """
 
 from __future__ import annotations

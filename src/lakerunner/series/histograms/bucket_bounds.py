@@ -1,8 +1,8 @@
 """Where the buckets of native histograms begin and end: schema and index in, float bound out.
 
-Bucket i of schema s ends at 2^(i / 2^s). The bounds are Prometheus' to the last bit, which is not everywhere the
-nearest float to that power: they come from its table of the powers from 1/2 to 1, of which schema 8 has all and every
-schema below it every second, fourth, ... one.
+Bucket i of schema s ends at 2^(i / 2^s). The bounds are those of Go's client library to the last bit, which is not
+everywhere the nearest float to that power: they come from a table of the powers from 1/2 to 1, of which schema 8 has
+all and every schema below it every second, fourth, ... one.
 """
 
 from __future__ import annotations

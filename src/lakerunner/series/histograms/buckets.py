@@ -1,7 +1,7 @@
 """What is done to the buckets of one sign: put together, made coarser, brought to other custom bounds.
 
 Counts come with what their sums have lost by rounding (`Lost`, an array beside the counts), or with None where that is
-not kept. Sums are taken in the order of Prometheus, so that they are equal to the bit.
+not kept. The order in which sums are taken is fixed, so that they are equal to the bit.
 """
 
 from __future__ import annotations

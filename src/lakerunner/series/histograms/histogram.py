@@ -1,4 +1,4 @@
-"""A native histogram of Prometheus, as a sample of a series: its buckets are float counts.
+"""A native histogram as a sample of a series: its buckets are float counts.
 
 What always holds: indexes of buckets ascend; a bucket of count zero may or may not stand there and means the same.
 """
@@ -23,8 +23,8 @@ CUSTOM_BUCKETS = -53  # the schema of histograms whose bounds are listed in `cus
 
 
 class ResetHint(IntEnum):
-    """As in Prometheus' protocol. A gauge histogram may fall; of the others the hint says whether the sample before it
-    was counted on from."""
+    """Numbered as remote write numbers them. A gauge histogram may fall; of the others the hint says whether the sample
+    before it was counted on from."""
 
     UNKNOWN = 0
     RESET = 1

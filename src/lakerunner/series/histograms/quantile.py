@@ -146,7 +146,7 @@ def _quantile(lowers: Any, uppers: Any, counts: Any, q: Any, total: Any, may_hav
     rank = rank - (count - here) if forward else count - rank
     fact = _NONE
     if may_have_nan:
-        for n in range(place + 1, len(counts)):  # Prometheus goes on with the last one
+        for n in range(place + 1, len(counts)):  # the last bucket is taken, wherever the rank is
             lower, upper, here = lowers[n], uppers[n], counts[n]
             count += here
         fact = _SKEW if count < total else _NONE

@@ -1,4 +1,4 @@
-"""Native histograms as text: for people, for test scripts and for JSON, each as Prometheus writes it."""
+"""Native histograms as text: for people, for test scripts and for JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The numbers that operators and functions make of numbers, elementwise over arrays of float64 that broadcast.
 
-What always holds: the bits are Prometheus'. A kernel is compiled when it is first used, and kept.
+What always holds: the bits are those of Go's math library. A kernel is compiled when it is first used, and kept.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Sine, cosine, tangent and their inverses of single numbers, to the last bit as Prometheus has them (arithmetic.py: of
-arrays).
+"""Sine, cosine, tangent and their inverses of single numbers, to the last bit as Go's math library has them
+(arithmetic.py: of arrays).
 
 Angles are reduced to an eighth of the circle, up to 2^29 by subtracting pi/4 in three parts, beyond by Payne and
 Hanek's multiplication with as many digits of 4/pi as the number asks for. What is left goes through the polynomials of
-the Cephes library, the operations in the order in which Prometheus' runtime does them.
+the Cephes library, the operations in the order in which Go does them.
 """
 
 from __future__ import annotations

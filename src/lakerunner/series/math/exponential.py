@@ -1,8 +1,8 @@
-"""Exponentials, logarithms and powers of single numbers, to the last bit as Prometheus has them (arithmetic.py: of
-arrays).
+"""Exponentials, logarithms and powers of single numbers, to the last bit as Go's math library has them (arithmetic.py:
+of arrays).
 
-Every library of mathematics rounds a little differently, so that queries compared with Prometheus' would differ in the
-last digit. These kernels do the same operations in the same order as its runtime does on amd64 with FMA: exp by
+Every library of mathematics rounds a little differently, so that answers compared with those of servers written in Go
+would differ in the last digit. These kernels do the same operations in the same order as Go on amd64 with FMA: exp by
 Shibata's method (Taylor series of x/16, squared four times), log and log1p as FDLIBM, powers by repeated squaring. Two
 oddities come with that: exp() is infinite from 709.44 on, and log() of a denormal number takes it for a normal one.
 """

@@ -1,6 +1,6 @@
-"""Hyperbolic functions and their inverses of single numbers, to the last bit as Prometheus has them: by way of the
-exponential and the logarithm, near zero by series (Hart and Cheney's of sinh, Cephes' of tanh). arithmetic.py has them
-of arrays."""
+"""Hyperbolic functions and their inverses of single numbers, to the last bit as Go's math library has them: by
+way of the exponential and the logarithm, near zero by series (Hart and Cheney's of sinh, Cephes' of tanh).
+arithmetic.py has them of arrays."""
 
 from __future__ import annotations
 

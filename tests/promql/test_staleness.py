@@ -1,4 +1,4 @@
-"""Lookback and ranges: open on the left, closed on the right; stale markers; compared with plain loops."""
+"""Lookback, open on the left and closed on the right, and stale markers, compared with plain loops."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakerunner.series.arrays import STALE, is_stale
+from lakerunner.promql.selection.staleness import STALE, is_stale, latest, latest_index, without_stale_markers
 from lakerunner.series.values import Samples
-from lakerunner.series.windows import latest, latest_index, windows, without_stale_markers
 
 times = st.lists(st.integers(0, 60), max_size=12).map(sorted)  # one time may come several times
 series = st.lists(times, max_size=4)
@@ -31,16 +30,6 @@ def samples(draw: Any) -> Samples:
 
 
 ends = st.lists(st.integers(-5, 70), min_size=1, max_size=8).map(lambda found: np.array(sorted(found), np.int64))
-
-
-@given(samples(), ends, st.integers(1, 30))
-def test_windows_are_those_of_plain_loops(given_: Samples, ends_: Any, range_: int) -> None:
-    first, last = windows(given_, ends_, range_)
-    for n in range(len(given_)):
-        own = range(given_.offsets[n], given_.offsets[n + 1])
-        for step, end in enumerate(ends_):
-            inside = [place for place in own if end - range_ < given_.times[place] <= end]
-            assert list(range(first[n, step], last[n, step])) == inside
 
 
 @given(samples(), ends, st.integers(1, 30))

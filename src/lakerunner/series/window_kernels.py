@@ -1,23 +1,46 @@
 """What becomes of the float samples of each window, as loops over arrays.
 
-Comes in: a table of windows. Goes out: a value for each window that has a sample. What always holds: float operations
-are those of Prometheus, in its order, so that the bits are the same.
+Comes in: a table of windows. Goes out: a value for each window that has a sample. What always holds: samples are added
+in the order in which they stand, so that the bits do not depend on how windows overlap; a window is a run of places,
+so that samples of one time count as any others do.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+
+from lakerunner.series.arrays import Floats, Ints
+from lakerunner.series.values import Windows
+
+NO_STARTS: Ints = np.zeros(0, np.int64)
+
+
+class Table(NamedTuple):
+    """Windows as kernels take them. `starts` is empty where no sample has a start time."""
+
+    times: Ints
+    values: Floats
+    starts: Ints
+    first: Ints  # [series, steps]
+    last: Ints  # [series, steps]
+    ends: Ints  # [steps]
+
+
+def table_of(windows: Windows) -> Table:
+    samples = windows.samples
+    starts = NO_STARTS if samples.starts is None else samples.starts
+    return Table(samples.times, samples.values, starts, windows.first, windows.last, windows.ends)
 
 
 @njit(cache=True, nogil=True)
 def plus(number: Any, total: Any, lost: Any) -> Any:
     """One more number in a sum that keeps what rounding took from it. An infinite sum has lost nothing.
 
-    Prometheus asks which of the two is the larger (Neumaier), which no processor can foretell. What rounding takes is a
-    float, and far from the largest ones Knuth's way finds the same one without asking."""
+    Neumaier's way compares the two, which no processor can foretell. What rounding takes is a float, and far from the
+    largest ones Knuth's way finds the same one without comparing."""
     grown = total + number
     if abs(grown) < 1e307:
         taken = grown - total
@@ -92,8 +115,8 @@ def variances(table: Any, values: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def extremes(table: Any, sign: Any, latest: Any, as_time: Any, values: Any) -> None:
-    """The largest number (`sign` 1) or the smallest (-1), or the time of it in seconds. Of equal ones the first counts,
-    or the `latest`; NaN only where there is nothing else.
+    """The largest number (`sign` 1) or the smallest (-1), or its time (`as_time`). Of equal ones the first counts, or
+    the `latest`; NaN only where there is nothing else.
 
     A window is cut in two at `middle`: in front of it the best from each place up to the middle is known, behind it the
     best of all. When the window has left the front, its back becomes the front. So each sample is looked at twice,
@@ -121,7 +144,7 @@ def extremes(table: Any, sign: Any, latest: Any, as_time: Any, values: Any) -> N
             place = front[a - base]
             if best >= 0:
                 place = _of_two(numbers, sign, latest, place, best)
-            values[series, step] = times[place] / 1000 if as_time else numbers[place]
+            values[series, step] = float(times[place]) if as_time else numbers[place]
 
 
 @njit(cache=True, nogil=True)

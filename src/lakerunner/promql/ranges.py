@@ -6,8 +6,8 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, without_name
+from lakerunner.promql.selection.smoothing import extended_samples, extension
 from lakerunner.series.arrays import Ints
-from lakerunner.series.evaluation.smoothing import extended_samples, extension
 from lakerunner.series.values import Samples, Windows
 
 

@@ -1,8 +1,8 @@
-"""Which samples of a series count at a step: the latest one of an instant selector, those of a range.
+"""Staleness: a sample may be a marker that says that its series has ended.
 
 Comes in: samples and the times that steps look at, ascending. Goes out: arrays over series x steps. What always holds:
-ranges and lookback are open on the left and closed on the right, (t - range, t]; a stale marker ends a series for
-instant selectors and is no sample of a range.
+the lookback is open on the left and closed on the right, (t - lookback, t]; a stale marker ends a series for instant
+selectors and is no sample of a range.
 """
 
 from __future__ import annotations
@@ -12,11 +12,19 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from lakerunner.series.arrays import STALE_BITS, Bools, Floats, Ints, is_stale
+from lakerunner.series.arrays import Bools, Floats, Ints
+from lakerunner.series.rolled import COUNT, LAST, LAST_TIME, MARK_TIME, Rolled
 from lakerunner.series.values import Samples
-from lakerunner.series.window_bounds import window_bounds
 
+# A sample with this very NaN says that its series has ended. Every other NaN is a value.
+STALE_BITS = 0x7FF0000000000002
+STALE = np.array([STALE_BITS], np.uint64).view(np.float64)[0]
 _STALE = np.uint64(STALE_BITS)
+
+
+def is_stale(values: Floats) -> Bools:
+    found: Bools = values.view(np.uint64) == STALE_BITS
+    return found
 
 
 def latest(samples: Samples, ends: Ints, lookback: int) -> tuple[Floats, Bools]:
@@ -35,9 +43,12 @@ def latest_index(samples: Samples, ends: Ints, lookback: int) -> Ints:
     return found
 
 
-def windows(samples: Samples, ends: Ints, range_: int) -> tuple[Ints, Ints]:
-    """First and behind the last of the samples of (end - range, end], of each series at each step."""
-    return window_bounds(samples.offsets, samples.times, ends, range_)
+def latest_of_windows(rolled: Rolled) -> Samples:
+    """Return what was last in each window of rollups, a sample or a stale marker. An instant selector sees no other:
+    where a window is behind the moment that it looks at, so is all of it."""
+    marked: Bools = (rolled[COUNT] == 0) | (rolled[MARK_TIME] > rolled[LAST_TIME])
+    times = np.where(marked, rolled[MARK_TIME], rolled[LAST_TIME])
+    return Samples(rolled.labels, rolled.offsets, times, np.where(marked, STALE, rolled[LAST]))
 
 
 def stale_markers(samples: Samples) -> Bools:

@@ -1,4 +1,4 @@
-"""What is to be said of samples that do not fit what is done with them, in Prometheus' words."""
+"""Notes on samples that do not fit what a function does with them, in Prometheus' words."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lakerunner.promql.selection.staleness import stale_markers
 from lakerunner.series.expression import (
     Aggregate,
     Binary,
@@ -22,7 +23,6 @@ from lakerunner.series.expression import (
 from lakerunner.series.histograms.arithmetic import detect_reset
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.values import Samples
-from lakerunner.series.windows import stale_markers
 
 _ASK_FOR_TOTALS = frozenset({"histogram_count", "histogram_sum", "histogram_avg"})
 _ASK_FOR_BUCKETS = frozenset(

@@ -15,14 +15,15 @@ from numba import njit
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, value_of
+from lakerunner.promql.selection.sample_notes import bounds_reconciled, mixed_samples, mixed_schemas
+from lakerunner.promql.selection.staleness import without_stale_markers
 from lakerunner.series.arrays import Bools, Floats, Ints, Objects
 from lakerunner.series.expression import NOWHERE, Range, Span
 from lakerunner.series.histograms.arithmetic import IncompatibleHistograms, added, detect_reset, scaled, subtracted
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 from lakerunner.series.notes import Notes
-from lakerunner.series.sample_notes import bounds_reconciled, mixed_samples, mixed_schemas
 from lakerunner.series.values import Samples, Vector, Windows
-from lakerunner.series.windows import windows, without_stale_markers
+from lakerunner.series.window_bounds import window_bounds
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -55,7 +56,8 @@ def histogram_on_line(
 def outer_windows(given: Windows) -> tuple[Ints, Ints]:
     """With the samples before and behind that an extended range may take into account."""
     after = given.lookback if extension(given) == "smoothed" else 0
-    return windows(given.samples, given.ends + after, given.range + given.lookback + after)
+    samples = given.samples
+    return window_bounds(samples.offsets, samples.times, given.ends + after, given.range + given.lookback + after)
 
 
 def extension(given: Windows) -> str:
@@ -83,15 +85,15 @@ def smoothed_instant(
     """An instant selector with `smoothed`, at these times (ascending): the sample that is there, or the point between
     its neighbours; behind the last sample that one's value, before the first none."""
     samples = without_stale_markers(given)
-    low, high = windows(samples, times + lookback, 2 * lookback)
-    _, after = windows(samples, times - 1, lookback)
+    low, high = window_bounds(samples.offsets, samples.times, times + lookback, 2 * lookback)
+    _, after = window_bounds(samples.offsets, samples.times, times - 1, lookback)
     present: Bools = (high > low) & ((after > low) | (_taken(samples.times, after) == times) & (after < high))
     values = _smoothed_floats(samples, times, after, high)
     if samples.histograms is None:
         return Vector(samples.labels, np.where(present, values, 0.0), present, None, samples.drop_name)
     counted = np.concatenate([np.zeros(1, np.int64), np.cumsum([one is not None for one in samples.histograms])])
     found = counted[high] - counted[low]
-    said = notes or Notes()
+    said = notes or Notes({})
     mixed = (found > 0) & (found < high - low)
     for row in np.flatnonzero(mixed.any(axis=1)).tolist():
         mixed_samples(said, value_of(samples.labels[row], NAME), span)

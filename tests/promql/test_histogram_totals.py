@@ -7,10 +7,10 @@ import pytest
 
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
-from lakerunner.series.arrays import STALE
+from lakerunner.promql.selection.staleness import STALE
+from lakerunner.promql.selection.totals import totals_only
 from lakerunner.series.expression import Expression, Selector, parts
 from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
-from lakerunner.series.histograms.totals import totals_only
 from lakerunner.series.values import Samples, Steps
 
 

@@ -1,0 +1,21 @@
+"""PromQL as series/evaluation/ evaluates it. Times are milliseconds."""
+
+from __future__ import annotations
+
+from lakerunner.promql.functions import FUNCTIONS
+from lakerunner.promql.notes import WORDS
+from lakerunner.promql.selection.samples import instant, ranged, reach
+from lakerunner.promql.selection.staleness import latest_index, latest_of_windows
+from lakerunner.series.language import Instants, Language
+
+LOOKBACK_MS = 300_000
+SUBQUERY_STEP_MS = 60_000
+
+PROMQL = Language(
+    FUNCTIONS,
+    WORDS,
+    SUBQUERY_STEP_MS,
+    Instants(LOOKBACK_MS, instant, latest_index, latest_of_windows),
+    ranged,
+    reach,
+)
