@@ -10,9 +10,9 @@ import pytest
 
 from lakerunner.model.errors import Unavailable
 from lakerunner.promql.selection.staleness import STALE
+from lakerunner.series.evaluation.pieces import SCHEMA, Listed, Piece, from_batch, to_batch
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Buckets, Histogram, ResetHint
 from lakerunner.series.notes import Note
-from lakerunner.series.pieces import SCHEMA, Listed, Piece, from_batch, to_batch
 from lakerunner.series.values import Partial, Samples, Vector
 
 LABELS = ((("__name__", "up"), ("job", "a")), (("job", 'quo"te é'),))

@@ -26,7 +26,7 @@ from lakerunner.query.metrics.read_lines import lines
 from lakerunner.query.metrics.reading import SegmentFile
 from lakerunner.query.metrics.reads import Read, to_json
 from lakerunner.query.unit import Unit
-from lakerunner.series.pieces import Piece, Untiered, from_batch, to_batch
+from lakerunner.series.evaluation.pieces import Piece, Untiered, from_batch, to_batch
 from lakerunner.series.values import Steps
 
 EXACT = ["delta", "resets", "changes", "count_over_time", "present_over_time", "min_over_time", "max_over_time"]

@@ -22,12 +22,12 @@ from lakerunner.series.bounds import Bounds, too_many_samples
 from lakerunner.series.evaluation.blocks import BlockEvaluation
 from lakerunner.series.evaluation.joined import joined_samples, joined_vectors
 from lakerunner.series.evaluation.names import distinct_series
+from lakerunner.series.evaluation.operator import SeriesOperator
+from lakerunner.series.evaluation.pieces import Piece, Untiered
 from lakerunner.series.evaluation.tiers import Guarded, guard
 from lakerunner.series.evaluation.written import expression_from, expression_json
 from lakerunner.series.expression import Aggregate, Expression, Selector
 from lakerunner.series.notes import Notes
-from lakerunner.series.operator import SeriesOperator
-from lakerunner.series.pieces import Piece, Untiered
 from lakerunner.series.rolled import NotTiered, Rolled
 from lakerunner.series.values import Partial, Samples, Steps, Vector
 

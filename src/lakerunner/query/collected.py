@@ -10,7 +10,7 @@ from lakerunner.plan.plan import Leaf
 from lakerunner.query.account import Account
 from lakerunner.query.known_segments import Pick
 from lakerunner.query.leaf_run import LeafRun
-from lakerunner.series.pieces import Piece
+from lakerunner.series.evaluation.pieces import Piece
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ from lakerunner.query.failures import EngineError, cancelled
 from lakerunner.query.inflow import Inflow, Queued, Spool, Spooled, Stopped
 from lakerunner.query.unit import Unit
 from lakerunner.query.workers import Worker, Workers
-from lakerunner.series.operator import SeriesOperator
-from lakerunner.series.pieces import Piece
+from lakerunner.series.evaluation.operator import SeriesOperator
+from lakerunner.series.evaluation.pieces import Piece
 
 SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into shards, whoever works them out
 _SHARDS = 16

@@ -25,7 +25,7 @@ from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.metrics.refusals import Refusals
 from lakerunner.query.options import Options
 from lakerunner.query.workers import Workers
-from lakerunner.series.pieces import Piece
+from lakerunner.series.evaluation.pieces import Piece
 
 NOTHING_PICKED = Pick((), Account())
 

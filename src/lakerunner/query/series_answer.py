@@ -28,10 +28,10 @@ from lakerunner.query.metrics.reads import Read, Reads
 from lakerunner.query.metrics.refusals import RefusalKey
 from lakerunner.series.aggregations.split import NotSplit
 from lakerunner.series.bounds import Bounds
+from lakerunner.series.evaluation.pieces import Piece, Untiered
 from lakerunner.series.evaluation.tiers import Guarded
 from lakerunner.series.expression import Kind
 from lakerunner.series.notes import Note, Notes
-from lakerunner.series.pieces import Piece, Untiered
 from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, String, Value, Vector
 
 

@@ -25,8 +25,8 @@ from lakerunner.query.sandbox.process import Sandbox
 from lakerunner.query.scan import relation_sql
 from lakerunner.query.slots import Slots
 from lakerunner.query.unit import Unit
-from lakerunner.series.operator import SeriesOperator
-from lakerunner.series.pieces import SCHEMA, Piece
+from lakerunner.series.evaluation.operator import SeriesOperator
+from lakerunner.series.evaluation.pieces import SCHEMA, Piece
 
 
 def units_at_once(setting: int) -> int:

@@ -34,8 +34,8 @@ from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, La
 from lakerunner.query.metrics.expiry import unrolled
 from lakerunner.query.metrics.list_series import ListSeries
 from lakerunner.query.options import Options
+from lakerunner.series.evaluation.pieces import Listed
 from lakerunner.series.expression import Matcher
-from lakerunner.series.pieces import Listed
 
 MOST_CELLS = 50_000  # metrics times windows, 2 KB each
 MOST_WINDOWS = 11_000

@@ -18,8 +18,8 @@ from lakerunner.query.metrics.active import SketchRequest, label_counts, names_o
 from lakerunner.query.metrics.exemplars import exemplars_of
 from lakerunner.query.metrics.listing import label_names, label_values, metadata_of, series_of
 from lakerunner.query.metrics.unit_series import UnitSeries
-from lakerunner.series.operator import SeriesOperator
-from lakerunner.series.pieces import Listed, Piece
+from lakerunner.series.evaluation.operator import SeriesOperator
+from lakerunner.series.evaluation.pieces import Listed, Piece
 
 
 @dataclass(frozen=True)

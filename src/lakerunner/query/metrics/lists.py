@@ -23,8 +23,8 @@ from lakerunner.query.metrics.answer import Listing
 from lakerunner.query.metrics.exemplars import in_order
 from lakerunner.query.metrics.list_series import ListSeries
 from lakerunner.query.options import Options
+from lakerunner.series.evaluation.pieces import Listed
 from lakerunner.series.expression import Matcher
-from lakerunner.series.pieces import Listed
 
 _EVERYTHING: tuple[tuple[Matcher, ...], ...] = ((),)
 Selectors = Sequence[tuple[Matcher, ...]]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakerunner.plan.operator import Operator
-from lakerunner.series.pieces import Piece, from_batch, to_batch
+from lakerunner.series.evaluation.pieces import Piece, from_batch, to_batch
 
 
 class SeriesOperator(Operator):
