@@ -17,9 +17,10 @@ from lakerunner.plan.scan import Scan
 
 
 class Operator(ABC):
-    """`input`: how it sees rows, "rows" as Arrow batches (RowOperator), "series" as samples (series/evaluation/operator.py).
-    `steady`: its results over the same segments come in the same order every time, so that a worker that is lost in the
-    middle can be taken over from where it was; otherwise the results of a unit wait until all are there."""
+    """`input`: how it sees rows, "rows" as Arrow batches (RowOperator), "series" as samples (SeriesOperator in
+    series/evaluation/operator.py). `steady`: its results over the same segments come in the same order every time, so
+    that a worker that is lost in the middle can be taken over from where it was; otherwise the results of a unit wait
+    until all are there."""
 
     name: ClassVar[str]
     input: ClassVar[Literal["rows", "series"]]

@@ -11,9 +11,9 @@ from lakerunner.query.account import Account
 
 
 class Answer(Protocol):
-    """Rows as they come, as Arrow batches; of a unit whose operator gives something else, that (series/evaluation/pieces.py). The
-    work begins at the first look at `schema` or at a batch, and may raise there or at any later batch: an answer that
-    ends without an error is whole, but for what its account names as missing."""
+    """Rows as they come, as Arrow batches; of a unit whose operator gives something else, that
+    (series/evaluation/pieces.py). The work begins at the first look at `schema` or at a batch, and may raise there or
+    at any later batch: an answer that ends without an error is whole, but for what its account names as missing."""
 
     @property
     def schema(self) -> pa.Schema:
