@@ -136,6 +136,21 @@ def test_the_native_query_over_segments(served: Served) -> None:
     assert done["data"]["stats"]["read"] > 0
 
 
+def test_explain_shows_the_plan_and_what_running_it_took(served: Served) -> None:
+    body = DAY | {"q": f"sum(rate({REQUESTS}[5m]))", "step": "15m"}
+    plan = [line.strip() for line in served.native("explain", body).json()["plan"]]
+    assert "evaluate <given 0>" in plan
+    assert f"partials of sum(rate({REQUESTS}[5m]))" in plan
+    assert "cut by series" in plan
+    assert "segments 1 considered, 1 to read" in plan
+    assert "measured" not in plan
+    measured = [line.strip() for line in served.native("explain", body | {"analyze": True}).json()["plan"]]
+    assert measured[: len(plan)] == plan
+    assert "segments 1 considered, 1 read" in measured
+    wrong = served.native("explain", body | {"q": "sum("})
+    assert (wrong.status_code, wrong.json()["error"]["position"]) == (400, {"line": 1, "column": 5})
+
+
 def test_another_organizations_metrics_are_never_told(served: Served) -> None:
     for key, theirs in (("own", False), ("other", True)):
         names = served.prometheus("label/__name__/values", key=key)

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
@@ -23,13 +24,16 @@ from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
 from lakerunner.model.tier import RAW, window_end
+from lakerunner.plan.explain import Explain, plan_lines
 from lakerunner.plan.regex import compiled
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.language import PROMQL
+from lakerunner.promql.operators import Limits
 from lakerunner.promql.parse import parse
-from lakerunner.promql.plan import PromqlQuestion
+from lakerunner.promql.plan import PromqlQuestion, compile_promql
 from lakerunner.promql.resolve import resolve
 from lakerunner.query.account import Account
+from lakerunner.query.answer import FixedAnswer
 from lakerunner.query.metrics.answer import (
     Cardinality,
     CardinalityQuestion,
@@ -72,6 +76,12 @@ class MemoryLake:
         kind = kind_of(expression, FUNCTIONS)
         question.check(kind)
         return MemoryAnswer(self, organization, question, kind, account=self.account)
+
+    def explain(self, _organization: UUID, question: PromqlQuestion, _how: Explain) -> FixedAnswer:
+        """The plan alone: there are no segments to pick."""
+        lines = plan_lines(compile_promql(question, Limits()))
+        batch = pa.record_batch([pa.array(lines)], ["plan"])
+        return FixedAnswer(batch.schema, iter([batch]), self.account)
 
     def series(
         self, organization: UUID, selectors: Selectors, start_ms: int, end_ms: int, *, limit: int, now_ns: int

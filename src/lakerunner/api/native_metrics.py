@@ -33,8 +33,8 @@ from lakerunner.api.limits import QueryLimits
 from lakerunner.api.native import BODY_LIMIT, HEARTBEAT_SECONDS, event, tag_asked_for, text_in, value_events, warned
 from lakerunner.api.native_cardinality import cardinality_json, cardinality_question
 from lakerunner.api.native_lookup import MAX_LISTED
-from lakerunner.api.native_steps import PromqlAsked
-from lakerunner.api.openapi import Endpoint
+from lakerunner.api.native_steps import PromqlAsked, flag
+from lakerunner.api.openapi import JSON, Endpoint
 from lakerunner.api.prometheus_lists import Selectors, selectors_in
 from lakerunner.api.prometheus_response import notes_texts, streamed
 from lakerunner.api.stream import Stream, in_thread, while_connected, with_signs
@@ -43,7 +43,9 @@ from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import LakerunnerError, NotFound
 from lakerunner.model.labels import NAME
 from lakerunner.model.time import MS_NS
+from lakerunner.plan.explain import Explain
 from lakerunner.promql.parse import parse
+from lakerunner.query.answer import Answer
 from lakerunner.query.metrics.answer import Listing, MetricsLake
 from lakerunner.query.metrics.reads import to_json
 from lakerunner.query.series_answer import SeriesAnswer
@@ -67,6 +69,7 @@ class NativeMetricsApi:
     def routes(self) -> list[Route]:
         return [
             Endpoint("/api/v1/metrics/query", self.query, POST=said.PROMQL),
+            Endpoint("/api/v1/metrics/explain", self.explain, POST=said.EXPLAIN),
             Endpoint("/api/v1/metrics/tags", self.tags, POST=said.TAGS),
             Endpoint("/api/v1/metrics/tagvalues", self.tag_values, POST=said.TAG_VALUES),
             Endpoint("/api/v1/metrics/metadata", self.metadata, POST=said.METADATA),
@@ -84,6 +87,20 @@ class NativeMetricsApi:
             return await _whole(request, answer, asked, close)
 
         begin = partial(self.lake.promql, caller.organization.id, asked.question)
+        return await respond(request, self.limits, caller, begin, write)
+
+    async def explain(self, request: Request) -> Response:
+        caller = await self._caller(request)
+        body = await read_json(request, BODY_LIMIT)
+        question = PromqlAsked.of(body, JSON, self.now_ns()).question
+        how = Explain.ANALYZE if flag(body, "analyze", default=False) else Explain.PLAN
+
+        async def write(answer: Answer, close: Close) -> Response:
+            batches = await to_thread.run_sync(list, answer, abandon_on_cancel=True)
+            await to_thread.run_sync(close)
+            return JSONResponse({"plan": [line for batch in batches for line in batch["plan"].to_pylist()]})
+
+        begin = partial(self.lake.explain, caller.organization.id, question, how)
         return await respond(request, self.limits, caller, begin, write)
 
     async def tags(self, request: Request) -> Response:

@@ -142,6 +142,26 @@ PROMQL = Operation(
     replies={200: Reply("The points.", {EVENTS: ANY, JSON: ANY})},
     errors=_STATUSES,
 )
+EXPLAIN = Operation(
+    tag="native",
+    summary="Show the plan of a PromQL query",
+    description="What workers do for each part of the expression, which segments and rollups are read, and with "
+    "`analyze` what running it took (docs/formats/explain.md).",
+    body={
+        JSON: Body(
+            {
+                **_PROMQL,
+                "properties": {
+                    **_PROMQL["properties"],
+                    "analyze": {"type": "boolean", "description": "true: run the query and add what it took"},
+                },
+            },
+            {"q": "sum(rate(http_requests_total[5m]))", "s": "now-1h", "e": "now", "step": "60s"},
+        )
+    },
+    replies={200: Reply("The lines of the plan.", _answer("plan", {"type": "array", "items": TEXT}))},
+    errors=_STATUSES,
+)
 QUERY = Operation(
     tag="native",
     summary="Query in the language of the signal: not available yet",

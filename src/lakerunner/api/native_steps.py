@@ -37,8 +37,8 @@ class PromqlAsked:
             raise UserError('the body must be {"q": "rate(http_requests_total[5m])", ...}: `q` is not PromQL')
         if body.get("summary"):
             raise UserError("summary is not supported (/api/v1/features: metricsSummarySSE is false)")
-        events, instant = _form(body, accept) == "sse", _flag(body, "instant", default=False)
-        partial = _flag(body, "partial", default=events)
+        events, instant = _form(body, accept) == "sse", flag(body, "instant", default=False)
+        partial = flag(body, "partial", default=events)
         steps = _steps(body, now_ns, instant=instant)
         if body.get("tier") not in (None, "", "raw"):
             raise UserError("`tier` must be raw, or left out")
@@ -51,7 +51,7 @@ class PromqlAsked:
             streamed=events and not instant,
             raw=body.get("tier") == "raw",
         )
-        return cls(question, events, _flag(body, "explain", default=False))
+        return cls(question, events, flag(body, "explain", default=False))
 
 
 def usual_step(range_ms: int) -> int:
@@ -82,7 +82,7 @@ def step_in(given: object) -> int | None:
     return ms
 
 
-def _flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
+def flag(body: Mapping[str, Any], name: str, *, default: bool) -> bool:
     given = body.get(name)
     if given is not None and not isinstance(given, bool):
         raise UserError(f"`{name}` must be true or false")

@@ -1,4 +1,4 @@
-"""A query worked out in parts, as the engine has workers do it (query/metrics/engine.py): fragments over parts of the
+"""A query worked out in parts, as the engine has workers do it (query/series_answer.py): fragments over parts of the
 series, put together or folded, and the rest of the expression over what came of them."""
 
 from __future__ import annotations

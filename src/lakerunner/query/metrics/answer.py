@@ -11,8 +11,10 @@ from lakerunner.model.errors import UserError
 from lakerunner.model.tier import TIERS, window_end
 from lakerunner.model.tiling import Interval
 from lakerunner.model.time import MS_NS
+from lakerunner.plan.explain import Explain
 from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.account import Account
+from lakerunner.query.answer import Answer
 from lakerunner.query.series_answer import SeriesAnswer
 from lakerunner.series.expression import Matcher
 from lakerunner.series.notes import Note
@@ -118,6 +120,9 @@ class MetricsLake(Protocol):
 
     def promql(self, organization: UUID, question: PromqlQuestion) -> SeriesAnswer:
         """UserError at once for a text that cannot be asked; what goes wrong later is the answer's to raise."""
+
+    def explain(self, organization: UUID, question: PromqlQuestion, how: Explain) -> Answer:
+        """Return the lines of EXPLAIN, in one column `plan`."""
 
     def series(
         self,
