@@ -13,13 +13,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from lakerunner.api.native_ask import Ask
 from lakerunner.api.native_lookup import Lookup, Wanted
 from lakerunner.api.native_tags import LOGS_TAGS, known_keys, literal, matcher_sql, tag_sql
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import LOGS
+from lakerunner.model.signal import LOGS, Attribute
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import TimeRange
 from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.plan.scan import Attribute
-from lakerunner.series.expression import Matcher
 from query.sample_lake import FULL_SHRED, HOUR, NOW, OWN, START, Lake, Record, plain_map, random_records
 
 Keys = dict[str, list[str]]

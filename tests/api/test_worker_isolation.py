@@ -15,10 +15,10 @@ from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.worker import KEY_HEADER
 from lakerunner.lakeql import compile_sql
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import Fetch, List, MetricsUnit
 from lakerunner.query.unit import WorkUnit
-from lakerunner.series.expression import Matcher
 from lakerunner.services.processes import worker_routes
 from lakerunner.settings import load_settings
 from query.sample_lake import HOUR, START, Elsewhere

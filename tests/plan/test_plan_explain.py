@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from lakerunner.model.condition import Contains, Equals, Present
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.plan.explain import plan_lines
-from lakerunner.plan.scan import Attribute, Contains, Equals, Present, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.plan.sql import Leaf, Rounds, SqlPlan
 
 START = 1_704_067_200_000_000_000  # 2024-01-01T00:00:00Z

@@ -13,10 +13,10 @@ from metric_lake import ALL, EVERY, NS, T0, MetricLake, bits, gauge, metric, nam
 from sample_lake import OTHER
 
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.query.metrics.reading import Damaged
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.series.arrays import STALE
-from lakerunner.series.expression import Matcher
 
 
 @pytest.fixture

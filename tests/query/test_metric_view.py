@@ -15,10 +15,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.prometheus import escaped_labels, escaped_metric_name
 from lakerunner.query.metrics.spread import number_text
 from lakerunner.series.arrays import STALE
-from lakerunner.series.expression import Matcher
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 
 RESOURCE = {"service.name": "cart", "service.namespace": "shop", "service.instance.id": "i1", "host.name": "h1"}

@@ -17,6 +17,7 @@ from sample_lake import OWN
 
 from lakerunner.model.errors import Busy, Corrupt, Lost, TooLarge, Unavailable, UserError
 from lakerunner.model.labels import labels_text, value_of
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import TimeRange
@@ -35,7 +36,6 @@ from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.worker import QueryWorker
 from lakerunner.series.evaluation.evaluate import evaluate, in_order
-from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Samples, Scalar, Steps, Vector
 
 MINUTE = 60_000

@@ -9,16 +9,17 @@ import pytest
 from sample_lake import FULL_SHRED, NOW, OWN, START, Record, write_segment
 
 from lakerunner.lakeql import compile_sql
+from lakerunner.model.condition import Contains, Equals, Present
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
-from lakerunner.plan.scan import Attribute, Contains, Equals, Present
+from lakerunner.model.signal import Attribute
 from lakerunner.plan.sql import Leaf
 from lakerunner.promql.parse import parse
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import Evaluate, MetricsUnit
 from lakerunner.query.unit import WorkUnit
 from lakerunner.query.units import MAX_LEVELS, unit_from_bytes
-from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Steps
 
 

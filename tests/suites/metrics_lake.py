@@ -21,9 +21,10 @@ from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.caller import EVERY_ROLE, Caller
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.model.regex import compiled
 from lakerunner.model.tier import RAW, window_end
-from lakerunner.plan.regex import compiled
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
@@ -42,7 +43,7 @@ from lakerunner.query.metrics.answer import (
 from lakerunner.query.metrics.joined import distinct_samples
 from lakerunner.query.metrics.reads import Read
 from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
-from lakerunner.series.expression import Kind, Matcher
+from lakerunner.series.expression import Kind
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Note
 from lakerunner.series.values import Samples, Steps, Vector, Windows

@@ -23,11 +23,11 @@ from lakerunner.api.native_tags import (
     values_sql,
     within,
 )
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.scan import Attribute
 from lakerunner.query.expiry import expiry_warning
 from lakerunner.query.known_segments import Segments
-from lakerunner.series.expression import Matcher
 
 MAX_LISTED = 10_000  # tags, values or metrics of one answer
 

@@ -14,11 +14,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakerunner.model.errors import TooLarge
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE, SCOPES
+from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE, SCOPES, Attribute
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.scan import Attribute
-from lakerunner.series.expression import Matcher
 
 MAX_SPELLINGS = 100  # attributes that are one tag
 _NOT_OF_TAG = re.compile("[^a-zA-Z0-9_]")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import ALL_TIME, HOUR_NS, MAX_NS, MIN_NS, MINUTE_NS, SECOND_NS, TimeRange, time_text
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.plan.sql import Leaf, Rounds, SqlPlan
 
 _INDENT = "  "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME
-from lakerunner.model.selector import PROMQL, read_items
-from lakerunner.plan.regex import compiled
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.selector import PROMQL, read_items
+from lakerunner.model.regex import compiled
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, Token
-from lakerunner.series.expression import Matcher, Selector, Span
+from lakerunner.series.expression import Selector, Span
 
 NAME_KINDS = (AGGREGATORS | DURATION_WORDS).union(
     ("identifier", "metric identifier", "by", "without", "and", "or", "unless", "offset", "start", "end"),
@@ -23,18 +24,6 @@ def selector(cursor: Cursor, name: Token | None = None) -> Selector:
     if name is None:
         return Selector(matchers, span=Span(start, end))
     return Selector((*matchers, Matcher(NAME, "=", name.text)), name.text, span=Span(start, end))
-
-
-def matches_empty(matcher: Matcher) -> bool:
-    """Whether it is met by a series without that label."""
-    match matcher.op:
-        case "=":
-            return matcher.value == ""
-        case "!=":
-            return matcher.value != ""
-        case "=~":
-            return compiled(matcher.value).matches("")
-    return not compiled(matcher.value).matches("")
 
 
 def _braces(cursor: Cursor) -> tuple[tuple[Matcher, ...], int]:

@@ -10,10 +10,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
+from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, tag, varint
-from lakerunner.plan.regex import compiled
+from lakerunner.model.regex import compiled
 from lakerunner.series.arrays import Floats, Ints
-from lakerunner.series.expression import Matcher
 from lakerunner.series.histograms.histogram import Buckets, Histogram
 from lakerunner.series.values import Samples
 

@@ -16,8 +16,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.labels.selector import STREAM, Fault, Token, read_items, token_in_braces, unquoted
 from lakerunner.model.protobuf import delimited
-from lakerunner.model.selector import STREAM, Fault, Token, read_items, token_in_braces, unquoted
 from lakerunner.model.time import iso_time
 from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.framed import frames

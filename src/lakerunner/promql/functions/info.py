@@ -15,11 +15,12 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, labels_text, value_of
-from lakerunner.plan.regex import compiled
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.regex import compiled
 from lakerunner.promql.functions.arguments import VECTOR, float_samples
 from lakerunner.promql.functions.info_reference import shared_reference
 from lakerunner.series.arrays import Bools, Floats, Ints
-from lakerunner.series.expression import Expression, Matcher, Selector, bare
+from lakerunner.series.expression import Expression, Selector, bare
 from lakerunner.series.function import Called, Function
 from lakerunner.series.united import merged
 from lakerunner.series.values import Vector

@@ -8,12 +8,13 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.tier import TIERS, window_end
 from lakerunner.model.tiling import Interval
 from lakerunner.model.time import MS_NS
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.reads import Read
-from lakerunner.series.expression import Kind, Matcher
+from lakerunner.series.expression import Kind
 from lakerunner.series.notes import Note
 from lakerunner.series.values import Samples, Scalar, Steps, String, Vector
 

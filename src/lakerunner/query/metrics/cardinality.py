@@ -14,27 +14,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from lakerunner.model.condition import Condition, Equals
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.expiry import expiry_text
 from lakerunner.model.hll import estimate, union
 from lakerunner.model.labels import NAME
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.metric_view import metric_conditions
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import NO_TILES, Interval, Tiles, clipped
 from lakerunner.model.time import MIN_NS, MS_NS
-from lakerunner.plan.scan import Condition, Equals, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
 from lakerunner.query.assign import UnitSize, assign
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.metrics.active import Cells, value_sketch
 from lakerunner.query.metrics.answer import Cardinality, CardinalityQuestion, LabelCount, MetricCount
-from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.expiry import unrolled
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.pieces import Listed
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import List, MetricsUnit
 from lakerunner.query.workers import Workers
-from lakerunner.series.expression import Matcher
 
 MOST_CELLS = 50_000  # metrics times windows, 2 KB each
 MOST_WINDOWS = 11_000

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from lakerunner.model.errors import TooLarge, Unavailable, UserError
 from lakerunner.model.expiry import NOTHING_EXPIRED
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.metric_view import metric_conditions
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import NO_TILES, Tiles, aligned, clipped
 from lakerunner.model.time import MS_NS, TimeRange
@@ -34,7 +36,6 @@ from lakerunner.query.metrics.answer import (
     StoredSamples,
 )
 from lakerunner.query.metrics.cardinality import Counting
-from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.expiry import expiry_notes, gone, unrolled
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.groups import in_groups
@@ -54,7 +55,7 @@ from lakerunner.series.evaluation.fragments import Fragment, split
 from lakerunner.series.evaluation.names import distinct_series
 from lakerunner.series.evaluation.ranges import windowed
 from lakerunner.series.evaluation.tiers import Guarded, guard
-from lakerunner.series.expression import Aggregate, Expression, Kind, Matcher, Selector
+from lakerunner.series.expression import Aggregate, Expression, Kind, Selector
 from lakerunner.series.function import Function, Source
 from lakerunner.series.notes import Note, Notes
 from lakerunner.series.values import NO_SAMPLES, Partial, Samples, Steps, Value, Vector, Windows

@@ -13,20 +13,20 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.metric_view import metric_conditions
 from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
 from lakerunner.query.assign import UnitSize, assign
 from lakerunner.query.expiry import expiry_warning
 from lakerunner.query.known_segments import KnownSegments
 from lakerunner.query.metrics.answer import Listing
-from lakerunner.query.metrics.conditions import metric_conditions
 from lakerunner.query.metrics.exemplars import in_order
 from lakerunner.query.metrics.gather import MetricsGather
 from lakerunner.query.metrics.pieces import Listed
 from lakerunner.query.metrics.selection import Selection
 from lakerunner.query.metrics.unit import List, MetricsUnit
 from lakerunner.query.workers import Workers
-from lakerunner.series.expression import Matcher
 
 _EVERYTHING: tuple[tuple[Matcher, ...], ...] = ((),)
 Selectors = Sequence[tuple[Matcher, ...]]

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.failures import cancelled
@@ -30,7 +31,7 @@ from lakerunner.series.aggregations import SPLITS
 from lakerunner.series.bounds import Bounds, too_many_samples
 from lakerunner.series.evaluation.evaluate import Evaluator, most_steps
 from lakerunner.series.evaluation.tiers import Heart, evaluated, guard, with_given
-from lakerunner.series.expression import Aggregate, Call, Expression, Matcher, parts
+from lakerunner.series.expression import Aggregate, Call, Expression, parts
 from lakerunner.series.function import Function
 from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS
 from lakerunner.series.notes import Notes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange
-from lakerunner.series.expression import Matcher
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from typing import Any, Literal
 from uuid import UUID
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
 from lakerunner.model.tiling import Tiles
 from lakerunner.query.metrics.selection import Selection, Shard
 from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
 from lakerunner.series.evaluation.written import expression_from, expression_json
-from lakerunner.series.expression import Expression, Matcher
+from lakerunner.series.expression import Expression
 from lakerunner.series.values import Steps
 
 _VERSION = 3

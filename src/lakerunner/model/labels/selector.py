@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from lakerunner.model.go_quote import quoted_character
 from lakerunner.model.labels import NAME
-
-Operator = Literal["=", "!=", "=~", "!~"]
+from lakerunner.model.labels.matcher import Operator
 
 
 @dataclass(frozen=True)
