@@ -61,7 +61,7 @@ def _matchers(cursor: Cursor) -> list[Matcher]:
         raise cursor.unexpected()
     found: list[Matcher] = []
     for item in read_items(cursor, TAGS):
-        found.append(Matcher(item.name, item.op, item.value))
+        found.append(item.matcher)
         if len(found) > MAX_MATCHERS:
             raise cursor.fail(item.start, f"it has more than {MAX_MATCHERS} matchers")
     return found

@@ -29,10 +29,10 @@ def selector(cursor: Cursor, name: Token | None = None) -> Selector:
 def _braces(cursor: Cursor) -> tuple[tuple[Matcher, ...], int]:
     found: list[Matcher] = []
     for item in read_items(cursor, PROMQL):
-        if item.op in ("=~", "!~"):
+        if item.matcher.is_regex:
             try:
-                compiled(item.value)
+                compiled(item.matcher.value)
             except UserError as error:
                 raise cursor.fail(item.start, error.message) from None
-        found.append(Matcher(item.name, item.op, item.value))
+        found.append(item.matcher)
     return tuple(found), cursor.last_end

@@ -241,8 +241,8 @@ def _labels(data: bytes) -> Pairs:
     if text[:1] != "{":
         raise Unfit(f"labels {_shown(data)} do not start with a brace")
     tokens = _LabelTokens(text, _shown(data))
-    items = read_items(tokens, STREAM)
-    found = tuple((_text(_bytes(item.name)), _text_or_bytes(_bytes(item.value))) for item in items)
+    labels = (item.matcher for item in read_items(tokens, STREAM))
+    found = tuple((_text(_bytes(label.name)), _text_or_bytes(_bytes(label.value))) for label in labels)
     if tokens.end < len(text):
         raise tokens.wrong(tokens.end, "nothing may follow the labels")
     return found
