@@ -82,7 +82,7 @@ class Lookup:
 
     def _meant(self, wanted: Wanted, names: Collection[str]) -> set[Attribute]:
         """The attributes behind these tags."""
-        flat = {label_name(name) for name in names if wanted.view.needs_keys(name)}
+        flat = {label_name(name) for name in names} - wanted.view.fixed.keys()
         return (self._keys_by_index(wanted, flat) or set()) if flat else set()
 
     def _keys_by_index(self, wanted: Wanted, names: Collection[str] | None) -> set[Attribute] | None:

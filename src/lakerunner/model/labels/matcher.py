@@ -19,6 +19,7 @@ from lakerunner.model.labels import Labels
 from lakerunner.model.regex import compiled
 
 Operator = Literal["=", "!=", "=~", "!~"]
+OPERATORS: tuple[Operator, ...] = ("=", "!=", "=~", "!~")  # in the order of remote read's numbers for them
 _MOST_KNOWN = 100_000  # values of one matcher
 
 

@@ -111,10 +111,6 @@ class RowView:
     fixed: Mapping[str, ColumnLabel | NumberLabel]
     aliases: Mapping[str, str]
 
-    def needs_keys(self, name: str) -> bool:
-        """Return whether what this name means depends on the attributes that occur."""
-        return label_name(name) not in self.fixed
-
     def labels(self, keys: Iterable[Attribute]) -> dict[str, RowLabel]:
         """Return all labels by name. A key without characters is not a label."""
         spelled: dict[str, list[Attribute]] = {}

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from lakerunner.model.go_quote import quoted_character
 from lakerunner.model.labels import NAME
-from lakerunner.model.labels.matcher import Matcher, Operator
+from lakerunner.model.labels.matcher import OPERATORS, Matcher, Operator
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Grammar:
 
     name: re.Pattern[str]
     metric: re.Pattern[str] | None
-    operators: tuple[Operator, ...] = ("=", "!=", "=~", "!~")
+    operators: tuple[Operator, ...] = OPERATORS
     quotes: str = "\"'`"
     strings: Literal["go", "checked", "lenient"] = "go"
 
