@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from lakerunner.model.condition import Condition, Equals, Present
+from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.labels.row_view import LOG_VIEW, MAX_SPELLINGS, SPAN_VIEW, known_keys, literal
@@ -135,14 +135,26 @@ MATCHED: dict[Matcher, tuple[str, tuple[Condition, ...]]] = {
     Matcher("message", "!=", ""): ("message <> ''", ()),
     Matcher("message", "!=", "b"): ("coalesce(message, '') <> 'b'", ()),
     Matcher("message", "=~", "b+"): ("regexp_full_match(message, 'b+', 's')", ()),
+    Matcher("message", "=~", ".*time out.*"): (
+        "regexp_full_match(message, '.*time out.*', 's')",
+        (Contains("message", "time out"),),
+    ),
     Matcher("message", "=~", "b*"): ("regexp_full_match(coalesce(message, ''), 'b*', 's')", ()),
     Matcher("message", "!~", "b*"): ("NOT regexp_full_match(message, 'b*', 's')", ()),
     Matcher("log.level", "=", "error"): ("severity = 'ERROR'", (Equals("severity", ("ERROR",)),)),
-    Matcher("level", "=~", "error"): ("regexp_full_match(severity, 'error', 's')", ()),
+    Matcher("level", "=~", "error"): (
+        "regexp_full_match(severity, 'error', 's')",
+        (Contains("severity", "error"),),
+    ),
+    Matcher("", "=", "x"): ("false", ()),
     Matcher("trace_id", "=", "AB"): ("trace_id = 'ab'", (Equals("trace_id", ("ab",)),)),
     Matcher("trace_id", "=", "x"): ("trace_id = 'x'", ()),
     Matcher("fingerprint", "=", "7"): ("CAST(fingerprint AS VARCHAR) = '7'", ()),
     Matcher("one", "=", "b"): ("attributes['one'] = 'b'", (Equals(Attribute("attributes", "one"), ("b",)),)),
+    Matcher("one", "=~", "(?i)b+ at .*"): (
+        "regexp_full_match(attributes['one'], '(?i)b+ at .*', 's')",
+        (Contains(Attribute("attributes", "one"), " at ", True),),
+    ),
     Matcher("a", "=", "b"): ("coalesce(resource_attrs['a'], attributes['a']) = 'b'", (Present((A, B)),)),
     Matcher("a", "=~", ".+"): (
         "regexp_full_match(coalesce(resource_attrs['a'], attributes['a']), '.+', 's')",
@@ -155,7 +167,7 @@ MATCHED: dict[Matcher, tuple[str, tuple[Condition, ...]]] = {
 
 @pytest.mark.parametrize("matcher", MATCHED, ids=lambda one: f"{one.name}{one.op}{one.value}")
 def test_matchers_are_sql_and_conditions(matcher: Matcher) -> None:
-    keys = {A, B, Attribute("attributes", "one")}
+    keys = {A, B, Attribute("attributes", "one"), Attribute("attributes", "")}
     sql, conditions = MATCHED[matcher]
     assert LOG_VIEW.where(TimeRange(1, 2), (matcher,), keys) == f"{ALWAYS} AND {sql}"
     assert LOG_VIEW.conditions((matcher,), keys) == conditions

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from lakerunner.lakeql.patterns import LEAST_BYTES, like_exactly, like_literals, regex_literals
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
 from lakerunner.lakeql.tables import Kind
 from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.patterns import LEAST_BYTES, like_exactly, like_literals, regex_literals
 from lakerunner.model.signal import Attribute
 
 Fact = tuple[Draft, Condition]

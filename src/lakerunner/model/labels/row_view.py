@@ -6,18 +6,20 @@ is that of the first which the row has: the column, else the resource's, the rec
 
 Comes in: names, matchers and the attributes that occur. Goes out: conditions that prune, SQL of LakeQL's tables, and
 the labels of a batch of their rows (row_labels.py). What always holds: all three agree; keys and values of others stand
-in SQL as literals only. One class serves both signals, and they differ in one row of a table: `ROW_VIEWS`.
+in SQL as literals only. One class serves both signals, and they differ in one row of a table: `ROW_VIEWS`. It is part
+of the model, below all languages, as each of them compiles matchers of these labels.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from lakerunner.model.condition import Condition, Equals, Present
+from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels.matcher import Matcher, Matchers, matches_empty
+from lakerunner.model.patterns import Literals, regex_literals
 from lakerunner.model.regex import compiled
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import ATTRIBUTES, LOGS, RESOURCE, SCOPE, SCOPES, TRACES, Attribute, SignalSpec
@@ -47,11 +49,11 @@ class ColumnLabel:
     def sql(self) -> str:
         return self.column
 
-    def condition(self, value: str | None) -> Condition | None:
-        """Return what a row has whose label is this, or (None) is not empty."""
-        if value is None or (self.case is _ID and not _HEX.fullmatch(value)):
-            return None
-        return Equals(self.column, (value,))
+    def conditions(self, matcher: Matcher) -> Sequence[Condition]:
+        """Return what a row has that meets the matcher, which a row without the label does not meet."""
+        if self.case is _ID and not (matcher.op == "=" and _HEX.fullmatch(matcher.value)):
+            return []
+        return _compared(self.column, matcher)
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class NumberLabel:
     def text(self, number: int) -> str:
         return self.words[number] if 0 <= number < len(self.words) else str(number)
 
-    def condition(self, _value: str | None) -> Condition | None:
-        return None  # statistics of numbers are not compared with texts
+    def conditions(self, _matcher: Matcher) -> Sequence[Condition]:
+        return []  # statistics of numbers are not compared with texts
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,9 @@ class AttributeLabel:
         parts = [f"{MAP_COLUMNS[one.scope]}[{literal(one.key)}]" for one in self.attributes]
         return f"coalesce({', '.join(parts)})" if len(parts) > 1 else parts[0]
 
-    def condition(self, value: str | None) -> Condition | None:
-        if value is None or len(self.attributes) > 1:
-            return Present(self.attributes)
-        return Equals(self.attributes[0], (value,))
+    def conditions(self, matcher: Matcher) -> Sequence[Condition]:
+        compared = _compared(self.attributes[0], matcher) if len(self.attributes) == 1 else []
+        return compared or [Present(self.attributes)]
 
 
 RowLabel = ColumnLabel | NumberLabel | AttributeLabel
@@ -113,35 +114,32 @@ class RowView:
 
     def labels(self, keys: Iterable[Attribute]) -> dict[str, RowLabel]:
         """Return all labels by name. A key without characters is not a label."""
-        spelled: dict[str, list[Attribute]] = {}
+        attributes: dict[str, list[Attribute]] = {}
         for key in keys:
             if key.key:
-                spelled.setdefault(label_name(key.key), []).append(key)
-        return {name: _attribute_label(attributes) for name, attributes in spelled.items()} | dict(self.fixed)
+                attributes.setdefault(label_name(key.key), []).append(key)
+        return {name: AttributeLabel(_in_order(same)) for name, same in attributes.items()} | dict(self.fixed)
 
     def find(self, name: str, keys: Iterable[Attribute]) -> RowLabel | None:
         """Return where rows have this label; None where none of them has it."""
-        flat = label_name(name)
-        if flat in self.fixed:
-            return self.fixed[flat]
-        if attributes := [key for key in keys if label_name(key.key) == flat]:
-            return _attribute_label(attributes)
-        return self.fixed[self.aliases[flat]] if flat in self.aliases else None
+        labels = self.labels(keys)
+        return labels.get(self._own_name(name, labels))
 
-    def resolve(self, matchers: Matchers, keys: Collection[Attribute]) -> Matchers:
+    def resolve(self, matchers: Matchers, keys: Iterable[Attribute]) -> Matchers:
         """Return matchers that mean the same of a row's labels: with the labels' own names, values in their case."""
         return tuple(matcher for matcher, _ in self._needed(matchers, keys))
 
-    def conditions(self, matchers: Matchers, keys: Collection[Attribute]) -> tuple[Condition, ...]:
+    def conditions(self, matchers: Matchers, keys: Iterable[Attribute]) -> tuple[Condition, ...]:
         """Return what every row has that meets the matchers."""
         found = (
-            label.condition(matcher.value if matcher.op == "=" else None)
+            condition
             for matcher, label in self._needed(matchers, keys)
             if label and not matches_empty(matcher)
+            for condition in label.conditions(matcher)
         )
-        return tuple(dict.fromkeys(condition for condition in found if condition))
+        return tuple(dict.fromkeys(found))
 
-    def where(self, time: TimeRange, matchers: Matchers, keys: Collection[Attribute]) -> str:
+    def where(self, time: TimeRange, matchers: Matchers, keys: Iterable[Attribute]) -> str:
         """Return the SQL condition of the rows of this time that meet all matchers."""
         return " AND ".join([_within(time), *(_matcher_sql(*needed) for needed in self._needed(matchers, keys))])
 
@@ -165,19 +163,19 @@ class RowView:
             f"SELECT DISTINCT value FROM found WHERE value <> '' ORDER BY value LIMIT {limit}"
         )
 
-    def _needed(self, matchers: Matchers, keys: Collection[Attribute]) -> Iterator[tuple[Matcher, RowLabel | None]]:
+    def _needed(self, matchers: Matchers, keys: Iterable[Attribute]) -> Iterator[tuple[Matcher, RowLabel | None]]:
+        """Yield each matcher with the label's own name and a value in its case, and where rows have the label."""
+        labels = self.labels(keys)
         for matcher in matchers:
-            label = self.find(matcher.name, keys)
-            yield self._resolved(matcher, label), label
+            name = self._own_name(matcher.name, labels)
+            label, value = labels.get(name), matcher.value
+            if isinstance(label, ColumnLabel) and label.case and not matcher.is_regex:
+                value = label.case(value)
+            yield Matcher(name, matcher.op, value), label
 
-    def _resolved(self, matcher: Matcher, label: RowLabel | None) -> Matcher:
-        name = label_name(matcher.name)
-        if label is None or isinstance(label, AttributeLabel):
-            return replace(matcher, name=name)
-        value = matcher.value
-        if isinstance(label, ColumnLabel) and label.case and not matcher.is_regex:
-            value = label.case(value)
-        return Matcher(name if name in self.fixed else self.aliases[name], matcher.op, value)
+    def _own_name(self, name: str, labels: Mapping[str, RowLabel]) -> str:
+        flat = label_name(name)
+        return flat if flat in labels else self.aliases.get(flat, flat)
 
 
 _COMMON = {name: ColumnLabel(name) for name in ("collector", "scope_name", "scope_version", "service_name")}
@@ -244,9 +242,17 @@ def literal(text: str) -> str:
     return f"({joined})" if "\0" in text else joined
 
 
-def _attribute_label(attributes: Iterable[Attribute]) -> AttributeLabel:
+def _in_order(attributes: Iterable[Attribute]) -> tuple[Attribute, ...]:
     scopes = list(MAP_COLUMNS)
-    return AttributeLabel(tuple(sorted(attributes, key=lambda one: (scopes.index(one.scope), one.key))))
+    return tuple(sorted(attributes, key=lambda one: (scopes.index(one.scope), one.key)))
+
+
+def _compared(column: str | Attribute, matcher: Matcher) -> Sequence[Condition]:
+    """Return what the text of the column is or holds where it meets the matcher, as far as the matcher says it."""
+    if matcher.op == "=":
+        return [Equals(column, (matcher.value,))]
+    found = regex_literals(matcher.value) if matcher.op == "=~" else Literals()
+    return [Contains(column, text, found.ignore_case) for text in found.texts]
 
 
 def _within(time: TimeRange) -> str:
