@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import pyarrow.parquet as pq
 
 from lakerunner.demo.shop import Shop
+from lakerunner.model.condition import Contains, Equals
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import LOGS
@@ -38,7 +39,7 @@ from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.plan.plan import Leaf
-from lakerunner.plan.scan import Contains, Equals, Scan, id_column
+from lakerunner.plan.scan import Scan, id_column
 from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache

@@ -20,10 +20,10 @@ import duckdb
 import pyarrow.parquet as pq
 
 from _metrics_lake import MetricsLake, metrics_lake
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.series.expression import Matcher
 
 COLUMNS = ["timestamp", "value", "int_value"]
 RUNS = 7

@@ -47,7 +47,7 @@ from lakerunner.query.sql import Question
 from lakerunner.query.workers import OneWorker
 from lakerunner.series.values import Steps
 from lakerunner.services.ingest import commit_of
-from lakerunner.services.parts import open_engine, open_metrics_engine, open_worker
+from lakerunner.services.parts import open_engine, open_metrics, open_sandboxes, open_sql, open_worker
 from lakerunner.settings import Settings
 from servers.lake import lakerunner
 from servers.seaweedfs import seaweedfs
@@ -159,7 +159,9 @@ def _asked(ask: Callable[[Any], tuple[Any, Account]], settings: Settings, index:
     with tempfile.TemporaryDirectory() as cache:
         here = replace(settings, home=Path(cache), result_cache_bytes=0)
         worker = OneWorker(open_worker(here, store))
-        engines = open_engine(here, index, worker), open_metrics_engine(here, index, worker)
+        sandboxes = open_sandboxes(here)
+        engine = open_engine(here, index, worker, sandboxes)
+        engines = open_sql(engine, sandboxes), open_metrics(here, engine)
         cold, (answer, account) = _timed(lambda: ask(engines))
         warm = min(_timed(lambda: ask(engines))[0] for _ in range(3))
         return Asked(answer, account.read, account.bytes_fetched, cold, warm)

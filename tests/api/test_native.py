@@ -18,9 +18,9 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.native import NativeApi
-from lakerunner.api.native_tags import LOGS_TAGS, SPANS_TAGS, known_keys
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.caller import Caller, Role
+from lakerunner.model.labels.row_view import LOG_VIEW, SPAN_VIEW, known_keys
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import SIGNALS
 from lakerunner.model.source import SourceObject
@@ -185,7 +185,7 @@ LOG_ATTRIBUTES = {"http_status", "empty", "k8s_pod_name", "lib_kind", *(flat(key
 
 def test_tags_of_logs_come_from_the_index(served: Served) -> None:
     before = len(served.lake.picks)
-    assert served.tags("logs") == sorted({*LOGS_TAGS.fixed} | LOG_ATTRIBUTES)
+    assert served.tags("logs") == sorted({*LOG_VIEW.fixed} | LOG_ATTRIBUTES)
     assert len(served.lake.picks) == before + 1, "the rows were read too"
     assert None not in [known_keys(segment) for segment in served.lake.all]
 
@@ -193,7 +193,7 @@ def test_tags_of_logs_come_from_the_index(served: Served) -> None:
 def test_tags_that_the_index_does_not_know_come_from_the_rows(empty: Served) -> None:
     empty.lake.add([Record(START, attributes=(("a.b", 1), ("gone", None)), scope=(("lib", "x"),))])
     assert known_keys(empty.lake.all[0]) is None
-    assert empty.tags("logs") == sorted({*LOGS_TAGS.fixed, "a_b", "gone", "lib"})
+    assert empty.tags("logs") == sorted({*LOG_VIEW.fixed, "a_b", "gone", "lib"})
     assert empty.values("logs", "a.b") == ["1"]
 
 
@@ -272,9 +272,15 @@ def test_values_of_the_rows_a_selector_chooses(served: Served, q: str) -> None:
     assert served.values("logs", "k8s.pod.name", DAY | {"q": q}) == SCOPED[q]
 
 
+def test_a_regular_expression_matches_values_of_several_lines(empty: Served) -> None:
+    empty.lake.add([Record(START, message="failed\n  at main", attributes=(("n", 1),))])
+    assert empty.values("logs", "n", DAY | {"q": '{message=~"failed.*main"}'}) == ["1"]
+    assert empty.values("logs", "n", DAY | {"q": '{message!~"failed.*"}'}) == []
+
+
 def test_tags_of_the_rows_a_selector_chooses(served: Served) -> None:
     scoped = served.tags("logs", DAY | {"q": '{message="said 200"}'})
-    assert scoped == sorted({*LOGS_TAGS.fixed, "http_status", "k8s_pod_name", "lib_kind", "service_name"})
+    assert scoped == sorted({*LOG_VIEW.fixed, "http_status", "k8s_pod_name", "lib_kind", "service_name"})
     assert served.tags("logs", DAY | {"q": '{service_name="nobody"}'}) == []
 
 
@@ -302,16 +308,16 @@ def test_a_failure_on_the_way_is_an_error_event_and_no_done(served: Served) -> N
     (event,) = served.events("logs", "level", DAY | {"q": '{message=~"("}'})
     assert event["type"] == "error"
     assert event["data"]["code"] == "UserError"
-    assert "missing )" in event["data"]["message"]
+    assert "missing closing )" in event["data"]["message"]
 
 
 def test_tags_of_spans(served: Served) -> None:
-    assert served.tags("spans") == sorted({*SPANS_TAGS.fixed, "http_route"})
+    assert served.tags("spans") == sorted({*SPAN_VIEW.fixed, "http_route"})
 
 
 def test_another_organizations_names_and_values_are_never_told(served: Served) -> None:
     assert [tag for tag in served.tags("logs") if "secret" in tag] == []
-    theirs = [tag for tag in served.tags("logs", key="other") if tag not in LOGS_TAGS.fixed]
+    theirs = [tag for tag in served.tags("logs", key="other") if tag not in LOG_VIEW.fixed]
     assert len(theirs) == len(LOG_ATTRIBUTES) + 1  # with the prefix all keys have a name
     assert all(tag.startswith("secret") for tag in theirs)
     for tag in ("message", "service_name", theirs[0]):
@@ -334,7 +340,7 @@ def test_the_most_values_are_told_and_one_more_is_said_to_be_missing(empty: Serv
 
 
 def test_more_tags_than_are_listed_are_said_to_be_missing(empty: Served) -> None:
-    room = 10_000 - len(LOGS_TAGS.fixed)
+    room = 10_000 - len(LOG_VIEW.fixed)
     resource = (("service.name", "shop"),)
     empty.lake.add([Record(START, attributes=tuple((f"k{n:05}", 1) for n in range(room)), resource=resource)])
     assert len(empty.tags("logs")) == 10_000
@@ -367,4 +373,4 @@ def test_a_tag_of_too_many_spellings_is_refused(empty: Served) -> None:
     empty.lake.add([Record(START, attributes=((keys[100], "x"),))])
     (event,) = empty.events("logs", "a_")
     assert event["type"] == "error"
-    assert event["data"]["message"].startswith("tag 'a_' stands for 101 attributes, the limit is 100")
+    assert event["data"]["message"].startswith("label 'a_' stands for 101 attributes, the limit is 100")

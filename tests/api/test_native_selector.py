@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakerunner.api.native_selector import MAX_DEPTH, MAX_MATCHERS, read_selector
 from lakerunner.model.errors import Position, UserError
 from lakerunner.model.labels import NAME
-from lakerunner.series.expression import Matcher
+from lakerunner.model.labels.matcher import Matcher
 
 UP = Matcher(NAME, "=", "up")
 READ = {

@@ -15,13 +15,13 @@ from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.worker import KEY_HEADER
 from lakerunner.lakeql import compile_sql
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import Leaf
 from lakerunner.promql.operators import FetchSamples
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.metrics.list_series import ListSeries
 from lakerunner.query.unit import Unit
-from lakerunner.series.expression import Matcher
 from lakerunner.services.processes import worker_routes
 from lakerunner.settings import load_settings
 from query.sample_lake import HOUR, START, Elsewhere

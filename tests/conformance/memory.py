@@ -13,8 +13,8 @@ import numpy as np
 
 from conformance.script import Sample, State
 from lakerunner.model.labels import Labels, value_of
-from lakerunner.plan.regex import compiled
-from lakerunner.series.expression import Matcher
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.regex import compiled
 from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
 from lakerunner.series.values import Samples
 

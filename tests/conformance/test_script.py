@@ -13,8 +13,8 @@ from conformance.ledger import Ledger
 from conformance.memory import MemorySource
 from conformance.notation import Point, ScriptError, duration_ms, parse_number, parse_series, parse_starts
 from conformance.script import parse_script
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.selection.staleness import STALE, is_stale
-from lakerunner.series.expression import Matcher
 from lakerunner.series.histograms.histogram import CUSTOM_BUCKETS, Histogram, ResetHint
 from lakerunner.series.values import Steps
 

@@ -10,6 +10,7 @@ from index_values import ACME, OTHER, at_once, segment
 
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
+from lakerunner.model.condition import Equals
 from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.fingerprint import MAX_FINGERPRINTS, field_fingerprints
 from lakerunner.model.retention import Cutoff
@@ -17,7 +18,6 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import tiled
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.scan import Equals
 
 NS = 1_000_000
 TEN, MINUTE, FIVE, HOUR, DAY = TIERS

@@ -17,19 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakerunner.lakeql import compile_sql
-from lakerunner.lakeql.patterns import MOST_LITERALS, like_literals, regex_literals
+from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.patterns import MOST_LITERALS, like_literals, regex_literals
+from lakerunner.model.signal import Attribute
 from lakerunner.model.text_index import fold
 from lakerunner.plan.plan import Plan
-from lakerunner.plan.scan import (
-    Attribute,
-    Condition,
-    Contains,
-    Equals,
-    Present,
-    Scan,
-    attribute_column,
-    id_column,
-)
+from lakerunner.plan.scan import Scan, attribute_column, id_column
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 MAPS = {"attributes": "attributes", "resource_attributes": "resource_attrs", "scope_attributes": "scope_attrs"}

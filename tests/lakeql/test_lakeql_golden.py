@@ -15,9 +15,11 @@ from uuid import UUID
 import pytest
 
 from lakerunner.lakeql import compile_sql
+from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import UserError
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS, time_text
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
+from lakerunner.plan.scan import Scan
 from suites.bound import bound_types
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")

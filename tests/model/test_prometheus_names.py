@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakerunner.model.prometheus import escaped_label_name, escaped_labels, escaped_metric_name, metric_name
+from lakerunner.model.labels.metric_view import Form, attribute_values
+from lakerunner.model.prometheus import escaped_label_name, escaped_metric_name, metric_name
 
 # name, unit, type, monotonic: UTF-8 form, escaped form
 METRICS = [
@@ -78,5 +79,6 @@ def test_label_names(name: str, escaped: str) -> None:
 
 
 def test_labels_that_become_one_are_joined_in_the_order_of_their_names() -> None:
-    labels = [("a_b", "3"), ("a.b", "2"), ("a-b", "1"), ("c", "4")]
-    assert escaped_labels(labels) == {"a_b": "1;2;3", "c": "4"}
+    attributes = [("a-b", "a_b", "1"), ("a.b", "a_b", "2"), ("a_b", "a_b", "3"), ("c", "c", "4")]
+    assert attribute_values(attributes, Form.ESCAPED) == {"a_b": "1;2;3", "c": "4"}
+    assert attribute_values(attributes, Form.UTF8) == {"a-b": "1", "a.b": "2", "a_b": "3", "c": "4"}

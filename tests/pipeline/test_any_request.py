@@ -24,13 +24,13 @@ from otlp_oracle import COLLECTOR, MODIFIED_NS, ORGANIZATION, Row, raw_of
 from otlp_random import add_pairs, thorough
 
 from lakerunner.lakeql.tables import LOGS_TABLE, METRICS_TABLE, SPANS_TABLE, TABLES, Table
+from lakerunner.model.condition import Condition
 from lakerunner.model.fingerprint import VALUES
 from lakerunner.model.segment import Picked, Segment
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.plan.scan import Condition
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.rows import json_rows

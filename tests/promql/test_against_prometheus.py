@@ -15,7 +15,7 @@ import pytest
 from conformance.peer import OURS, prometheus
 from conformance.run import scripts
 from lakerunner.model.errors import UserError
-from lakerunner.plan.regex import capturing
+from lakerunner.model.regex import capturing
 from lakerunner.promql.document import document
 from lakerunner.promql.parse import parse
 from lakerunner.promql.pretty import pretty_text

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import UserError
-from lakerunner.plan.regex import capturing
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.regex import capturing
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.functions.clock import moments
 from lakerunner.promql.functions.info_reference import shared_reference
@@ -24,7 +25,7 @@ from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.series.evaluation.evaluate import evaluate, kind_of
 from lakerunner.series.evaluation.fragments import split
-from lakerunner.series.expression import Kind, Matcher, Number, Selector
+from lakerunner.series.expression import Kind, Number, Selector
 from lakerunner.series.function import Called, Function
 from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, Vector
 

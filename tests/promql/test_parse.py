@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakerunner.model.errors import Position, TooLarge, UserError
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.check import expression_kind
 from lakerunner.promql.cursor import MAX_NESTING
 from lakerunner.promql.parse import MAX_DEPTH, MAX_LENGTH, parse, parse_selector
@@ -21,7 +22,6 @@ from lakerunner.series.expression import (
     Binary,
     Call,
     Kind,
-    Matcher,
     Matching,
     Number,
     Paren,

@@ -28,12 +28,13 @@ from lakerunner.api.body import BodyLimit, read_json
 from lakerunner.api.formats.choose import format_named
 from lakerunner.api.limits import QueryLimits
 from lakerunner.model.caller import Role
+from lakerunner.model.condition import Contains
 from lakerunner.model.errors import Position, UserError
 from lakerunner.model.time import MINUTE_NS, TimeRange
 from lakerunner.plan.explain import Explain
 from lakerunner.plan.operator import RowOperator
 from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
-from lakerunner.plan.scan import Contains, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.query.engine import Engine
 from lakerunner.query.options import Options
 

@@ -14,6 +14,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from sample_lake import OWN, Elsewhere
 
 from lakerunner.model.labels import Labels, labels_of
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
@@ -23,7 +24,6 @@ from lakerunner.plan.plan import Shard
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Samples
 
 ALL = (-(2**53), 2**53)

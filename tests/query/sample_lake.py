@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakerunner.lakeql.tables import LOGS_TABLE
+from lakerunner.model.condition import Condition
 from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.fingerprint import field_fingerprints
 from lakerunner.model.segment import Column, Picked, Segment, TierPicked, segment_id
@@ -31,7 +32,6 @@ from lakerunner.model.time import TimeRange
 from lakerunner.model.typed_json import KeyValues, Value, encode_value
 from lakerunner.objects.local import LocalStore
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.plan.scan import Condition
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import Limits
 from lakerunner.query.outgrown import Outgrown

@@ -20,15 +20,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from real_lake import SERVICES, Asking, CountingStore, RealLake, some_records
 from sample_lake import OWN, START
 
+from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import Corrupt, TooLarge
-from lakerunner.model.signal import TRACES
+from lakerunner.model.signal import TRACES, Attribute
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import ALL_TIME, TimeRange
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.pipeline.steps import order
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan, attribute_column, id_column
+from lakerunner.plan.scan import Scan, attribute_column, id_column
 from lakerunner.query import files
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.files import CachedFile, Files, StoredObject

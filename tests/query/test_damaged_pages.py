@@ -20,6 +20,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from real_lake import Asking, RealLake, some_records
 from sample_lake import NOW, OWN, START, Elsewhere, Lake, Record
 
+from lakerunner.model.condition import Contains
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Segment
@@ -29,7 +30,7 @@ from lakerunner.model.time import ALL_TIME
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
-from lakerunner.plan.scan import Contains, Scan, id_column
+from lakerunner.plan.scan import Scan, id_column
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.footers import TRAILER, read_footer
 from lakerunner.query.pages import check_pages, pages_of

@@ -13,11 +13,12 @@ from sample_lake import HOUR, NOW, OTHER, OWN, START, Lake, Record
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
+from lakerunner.model.condition import Condition, Equals
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Picked
 from lakerunner.model.time import ALL_TIME, MAX_NS, TimeRange
-from lakerunner.plan.scan import Condition, Equals, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker

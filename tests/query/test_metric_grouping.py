@@ -7,11 +7,10 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.labels import NAME, Labels, labels_of
+from lakerunner.model.labels.matcher import LabelTest, Matcher
+from lakerunner.model.labels.metric_view import Form, StoredSeries
 from lakerunner.query.metrics.grouping import alike
-from lakerunner.query.metrics.matching import Form, LabelTest
 from lakerunner.query.metrics.seen import Matched, Seen
-from lakerunner.query.metrics.view import StoredSeries
-from lakerunner.series.expression import Matcher
 
 A, B, C = (labels_of({NAME: "m", "a": value}) for value in "abc")
 

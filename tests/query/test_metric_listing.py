@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from metric_lake import ALL, EVERY, NS, T0, MetricLake, gauge, label, metric, named, prom, written
 
+from lakerunner.model.condition import Equals
 from lakerunner.model.labels import labels_of
+from lakerunner.model.labels.matcher import Matcher, SelectorTest
+from lakerunner.model.labels.metric_view import Form, form_of, metric_conditions
 from lakerunner.plan.fingerprints import fingerprint_groups, may_hold
-from lakerunner.plan.scan import Equals
-from lakerunner.promql.conditions import metric_conditions
 from lakerunner.query.metrics.exemplars import Exemplar, exemplars_of
 from lakerunner.query.metrics.listing import MetricFamily, label_names, label_values, metadata_of, series_of
-from lakerunner.query.metrics.matching import Form, form_of, matches
-from lakerunner.series.expression import Matcher
 
 RESOURCE = {"service.name": "cart", "host.name": "h1"}
 TRACE, SPAN = bytes(range(16)), bytes(range(8))
@@ -134,10 +133,10 @@ def test_the_form_follows_from_names(matchers: tuple[Matcher, ...], form: Form) 
 
 def test_matchers_take_whole_values_and_absent_labels_for_empty() -> None:
     labels = prom("up", job="api", note="a\nb")
-    assert matches(labels, (Matcher("job", "=~", "a.i"), Matcher("note", "=~", "a.b"), Matcher("zone", "=", "")))
-    assert not matches(labels, (Matcher("job", "=~", "a"),))
-    assert matches(labels, (Matcher("job", "!~", "a"), Matcher("zone", "!=", "x")))
-    assert not matches(labels, (Matcher("zone", "=~", ".+"),))
+    assert SelectorTest((Matcher("job", "=~", "a.i"), Matcher("note", "=~", "a.b"), Matcher("zone", "=", "")))(labels)
+    assert not SelectorTest((Matcher("job", "=~", "a"),))(labels)
+    assert SelectorTest((Matcher("job", "!~", "a"), Matcher("zone", "!=", "x")))(labels)
+    assert not SelectorTest((Matcher("zone", "=~", ".+"),))(labels)
 
 
 def test_conditions_pick_every_segment_that_can_have_the_metric(lake: MetricLake) -> None:

@@ -78,7 +78,7 @@ def test_where_raw_points_have_expired_the_windows_are_tried_again(tmp_path: Pat
     text = "max_over_time(up[5m])"
     before, _ = ask(made, text, STEPS, raw=True)
     refused = RefusalKey(OWN, text, FIVE)
-    made.engine.refusals.add(refused, (T0, T0 + 20 * MINUTE), "it was so once", T0 * NS)
+    made.engine.engine.refusals.add(refused, (T0, T0 + 20 * MINUTE), "it was so once", T0 * NS)
     found, answer = ask(made, text, STEPS, raw=False)
     assert tuple(answer.reads[0].tiles) == (RAW,)
     same(found, before, exact=True)

@@ -14,10 +14,10 @@ from sample_lake import OTHER
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.plan.plan import Shard
 from lakerunner.promql.sample_range import Selection
 from lakerunner.promql.selection.staleness import STALE
-from lakerunner.series.expression import Matcher
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from metric_lake import ALL, EVERY, NS, T0, MetricLake, label, metric, named, pl
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from sample_lake import OWN
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
@@ -25,7 +26,6 @@ from lakerunner.pipeline.segments import make_segments
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.metrics.exemplars import exemplars_of
 from lakerunner.query.metrics.listing import metadata_of, series_of
-from lakerunner.series.expression import Matcher
 
 Points = Sequence[tuple[int, float]]  # ns since T0, value
 

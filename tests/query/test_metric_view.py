@@ -15,10 +15,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of
-from lakerunner.model.prometheus import escaped_labels, escaped_metric_name
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.prometheus import escaped_label_name, escaped_metric_name
 from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.metrics.spread import number_text
-from lakerunner.series.expression import Matcher
 from lakerunner.series.histograms.histogram import Histogram, ResetHint
 
 RESOURCE = {"service.name": "cart", "service.namespace": "shop", "service.instance.id": "i1", "host.name": "h1"}
@@ -239,7 +239,7 @@ def _points(one: Any, ours: dict[str, str]) -> Iterator[tuple[Labels, int, Any]]
     body = getattr(one, kind)
     name = escaped_metric_name(one.name, one.unit, kind, monotonic=kind == "sum" and body.is_monotonic)
     for point in body.data_points:
-        given = escaped_labels((a.key, _text(a.value)) for a in point.attributes) | ours
+        given = _labels(point) | ours
         at = point.time_unix_nano // NS
         if kind in ("gauge", "sum"):
             value = point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
@@ -256,6 +256,13 @@ def _points(one: Any, ours: dict[str, str]) -> Iterator[tuple[Labels, int, Any]]
             yield prom(f"{name}_bucket", **given | {"le": "+Inf"}), at, float(point.count)
         else:
             raise AssertionError(kind)
+
+
+def _labels(point: Any) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for attribute in sorted(point.attributes, key=lambda one: one.key.encode()):
+        found.setdefault(escaped_label_name(attribute.key), []).append(_text(attribute.value))
+    return {name: ";".join(values) for name, values in found.items()}
 
 
 def _text(value: Any) -> str:

@@ -16,6 +16,7 @@ from sample_lake import OWN
 
 from lakerunner.model.errors import Busy, Corrupt, Lost, TooLarge, Unavailable, UserError
 from lakerunner.model.labels import labels_text, value_of
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
 from lakerunner.model.time import TimeRange
@@ -35,7 +36,6 @@ from lakerunner.query.worker import QueryWorker
 from lakerunner.series.evaluation import blocks
 from lakerunner.series.evaluation.evaluate import evaluate, in_order
 from lakerunner.series.evaluation.joined import joined_samples
-from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Samples, Scalar, Steps, Vector
 from suites.queries import metric_queries
 

@@ -10,8 +10,9 @@ import pytest
 from sample_lake import START, Lake, Record, Shred
 
 from lakerunner.model.segment import Segment
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import ALL_TIME
-from lakerunner.plan.scan import Attribute, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.query.held import NO_END, HeldFile
 from lakerunner.query.sandbox.macros import MACROS
 from lakerunner.query.scan import Projections, relation_sql

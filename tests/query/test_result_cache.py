@@ -48,6 +48,10 @@ class Rows:
     def close(self) -> None: ...
 
 
+def keeping(cache: ResultCache, key: bytes, rows: Rows) -> Iterator[pa.RecordBatch]:
+    return cache.keep(key, rows.schema, iter(rows), lambda: rows.account)
+
+
 def kept(cache: ResultCache, key: bytes) -> list[int] | None:
     answer = cache.find(key, Account())
     return None if answer is None else pa.Table.from_batches(list(answer), schema=answer.schema)["x"].to_pylist()
@@ -64,7 +68,7 @@ def cache(clock: Clock) -> ResultCache:
 
 
 def test_a_second_asker_gets_the_same_rows_and_nothing_is_run(cache: ResultCache) -> None:
-    assert [batch.num_rows for batch in cache.keeping(b"k", Rows())] == [100]
+    assert [batch.num_rows for batch in keeping(cache, b"k", Rows())] == [100]
     assert kept(cache, b"k") == list(range(100))
     assert kept(cache, b"k") == list(range(100))
     assert kept(cache, b"other") is None
@@ -75,7 +79,7 @@ def test_a_second_asker_gets_the_same_rows_and_nothing_is_run(cache: ResultCache
 
 
 def test_a_result_is_forgotten_after_its_seconds(cache: ResultCache, clock: Clock) -> None:
-    list(cache.keeping(b"k", Rows()))
+    list(keeping(cache, b"k", Rows()))
     clock.now += 59.9
     assert kept(cache, b"k") is not None
     clock.now += 0.1
@@ -88,14 +92,14 @@ def test_a_result_is_forgotten_after_its_seconds(cache: ResultCache, clock: Cloc
     [Account(missing=(Missing(1, ALL_TIME, "the store is away"),)), Account(degraded="segments as of yesterday")],
 )
 def test_neither_partial_nor_degraded_answers_are_kept(account: Account, cache: ResultCache) -> None:
-    list(cache.keeping(b"k", Rows(account)))
+    list(keeping(cache, b"k", Rows(account)))
     assert kept(cache, b"k") is None
 
 
 def test_neither_failed_answers_nor_those_half_read_are_kept(cache: ResultCache) -> None:
     with pytest.raises(Unavailable):
-        list(cache.keeping(b"k", Rows(error=Unavailable("away"))))
-    next(iter(cache.keeping(b"k", Rows())))
+        list(keeping(cache, b"k", Rows(error=Unavailable("away"))))
+    next(iter(keeping(cache, b"k", Rows())))
     assert kept(cache, b"k") is None
     assert cache.size == 0
 
@@ -104,10 +108,10 @@ def test_all_results_fit_and_the_one_used_longest_ago_goes_first(clock: Clock) -
     (size,) = {size_of(Rows())}
     cache = ResultCache(8 * size, 60.0, clock)
     for n in range(8):
-        list(cache.keeping(b"%d" % n, Rows()))
+        list(keeping(cache, b"%d" % n, Rows()))
     assert cache.size == 8 * size
     assert kept(cache, b"0") is not None
-    list(cache.keeping(b"8", Rows()))
+    list(keeping(cache, b"8", Rows()))
     assert cache.size == 8 * size
     assert kept(cache, b"1") is None
     assert [n for n in (0, 2, 3, 4, 5, 6, 7, 8) if kept(cache, b"%d" % n) is None] == []
@@ -117,13 +121,13 @@ def test_one_answer_may_take_an_eighth_and_not_a_byte_more(clock: Clock) -> None
     size = size_of(Rows())
     for most, is_kept in ((8 * size, True), (8 * size - 1, False), (0, False)):
         cache = ResultCache(most, 60.0, clock)
-        assert [batch.num_rows for batch in cache.keeping(b"k", Rows())] == [100]
+        assert [batch.num_rows for batch in keeping(cache, b"k", Rows())] == [100]
         assert (kept(cache, b"k") is not None) == is_kept
 
 
 def size_of(rows: Rows) -> int:
     cache = ResultCache(1 << 20, 60.0, Clock())
-    list(cache.keeping(b"k", rows))
+    list(keeping(cache, b"k", rows))
     return cache.size
 
 
@@ -137,7 +141,7 @@ def test_many_threads_keep_and_find(clock: Clock) -> None:
             found = kept(cache, key)
             if found is not None and found != list(range(rows)):
                 wrong.append(found)
-            list(cache.keeping(key, Rows(rows=rows)))
+            list(keeping(cache, key, Rows(rows=rows)))
 
     threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
     for thread in threads:

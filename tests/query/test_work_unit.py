@@ -9,16 +9,17 @@ import pytest
 from sample_lake import FULL_SHRED, NOW, OWN, START, Record, write_segment
 
 from lakerunner.lakeql import compile_sql
+from lakerunner.model.condition import Contains, Equals, Present
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.segment import Segment
+from lakerunner.model.signal import Attribute
 from lakerunner.plan.plan import Leaf, Shard
-from lakerunner.plan.scan import Attribute, Contains, Equals, Present
 from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.promql.operators import SeriesFragment
 from lakerunner.promql.parse import parse
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.unit import MAX_LEVELS, Unit
-from lakerunner.series.expression import Matcher
 from lakerunner.series.values import Steps
 
 

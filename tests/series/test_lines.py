@@ -16,21 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.arrays import Floats, Ints
 from lakerunner.series.evaluation.evaluate import evaluate
 from lakerunner.series.evaluation.fragments import split
-from lakerunner.series.expression import (
-    Aggregate,
-    Call,
-    Expression,
-    Given,
-    Kind,
-    Matcher,
-    Number,
-    Range,
-    Selector,
-    Span,
-)
+from lakerunner.series.expression import Aggregate, Call, Expression, Given, Kind, Number, Range, Selector, Span
 from lakerunner.series.function import Called, Function
 from lakerunner.series.language import Language
 from lakerunner.series.notes import Misfit, Note, Notes

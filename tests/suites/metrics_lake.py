@@ -22,10 +22,11 @@ from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.caller import EVERY_ROLE, Caller
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.organization import DEFAULT_ORGANIZATION, Organization
+from lakerunner.model.regex import compiled
 from lakerunner.model.tier import RAW, window_end
 from lakerunner.plan.explain import Explain, plan_lines
-from lakerunner.plan.regex import compiled
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.operators import Limits
@@ -47,7 +48,7 @@ from lakerunner.query.metrics.reads import Read
 from lakerunner.query.series_answer import Group
 from lakerunner.series.evaluation.evaluate import evaluate, in_order, kind_of
 from lakerunner.series.evaluation.joined import distinct_samples
-from lakerunner.series.expression import Kind, Matcher
+from lakerunner.series.expression import Kind
 from lakerunner.series.histograms.histogram import Histogram
 from lakerunner.series.notes import Note
 from lakerunner.series.values import Samples, Steps, Vector, Windows

@@ -25,13 +25,13 @@ from lakerunner.api.limits import QueryLimits, Slot
 from lakerunner.api.native_ask import Ask, answered
 from lakerunner.api.native_lookup import MAX_LISTED, Lookup, Wanted
 from lakerunner.api.native_selector import read_selector
-from lakerunner.api.native_tags import TAG_TABLES, TagTable
 from lakerunner.api.openapi import Endpoint, Handler
 from lakerunner.api.stream import Stream, in_thread, while_connected, with_signs
 from lakerunner.api.time_range import time_range
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import LakerunnerError, UserError
 from lakerunner.model.labels import NAME
+from lakerunner.model.labels.row_view import ROW_VIEWS, RowView
 from lakerunner.query.known_segments import Segments
 from lakerunner.query.sql import SqlQueries
 
@@ -40,6 +40,7 @@ NAME_MAX_CHARACTERS = 4096
 HEARTBEAT_SECONDS = 10.0
 # What the plugin may ask first; it knows the first of these, people the others.
 FEATURES = {"metricsSummarySSE": False, "promql": True, "logql": False, "traceql": False, "sql": True}
+_LANGUAGES = {"logs": "LogQL", "traces": "TraceQL"}  # by signal: what its queries will be written in
 _logger = logging.getLogger("lakerunner.api.native")
 
 
@@ -58,12 +59,12 @@ class NativeApi:
             Endpoint("/api/v1/ping", self.ping, GET=said.PING),
             Endpoint("/api/v1/features", self.features, GET=said.FEATURES, POST=said.FEATURES),
         ]
-        for table in TAG_TABLES.values():
-            path = f"/api/v1/{table.table}"
+        for view in ROW_VIEWS.values():
+            path = f"/api/v1/{view.spec.table}"
             routes += [
-                Endpoint(f"{path}/query", _of(table, self.query), POST=said.QUERY),
-                Endpoint(f"{path}/tags", _of(table, self.tags), POST=said.TAGS),
-                Endpoint(f"{path}/tagvalues", _of(table, self.tag_values), POST=said.TAG_VALUES),
+                Endpoint(f"{path}/query", _of(view, self.query), POST=said.QUERY),
+                Endpoint(f"{path}/tags", _of(view, self.tags), POST=said.TAGS),
+                Endpoint(f"{path}/tagvalues", _of(view, self.tag_values), POST=said.TAG_VALUES),
             ]
         return routes
 
@@ -75,24 +76,24 @@ class NativeApi:
         await self._caller(request)
         return JSONResponse({"features": FEATURES})
 
-    async def query(self, request: Request, table: TagTable) -> Response:
+    async def query(self, request: Request, view: RowView) -> Response:
         await self._caller(request)
-        raise UserError(f"{table.language} is not available yet: use SQL at /api/v1/sql")
+        raise UserError(f"{_LANGUAGES[view.spec.name]} is not available yet: use SQL at /api/v1/sql")
 
-    async def tags(self, request: Request, table: TagTable) -> Response:
+    async def tags(self, request: Request, view: RowView) -> Response:
         caller = await self._caller(request)
         ask = Ask(self.queries, caller.organization.id, self.now_ns())
-        wanted = _wanted(table, await read_json(request, BODY_LIMIT), ask.now_ns)
+        wanted = _wanted(view, await read_json(request, BODY_LIMIT), ask.now_ns)
         slot = await self._slot(request, caller)
         lookup = Lookup(ask, self.segments)
         found = await answered(request, ask, slot, lambda: lookup.tags(wanted))
         return JSONResponse({"tags": found.items, "truncated": found.truncated} | warned(lookup.warnings))
 
-    async def tag_values(self, request: Request, table: TagTable) -> Response:
+    async def tag_values(self, request: Request, view: RowView) -> Response:
         caller = await self._caller(request)
         ask = Ask(self.queries, caller.organization.id, self.now_ns())
         name = tag_asked_for(request)
-        wanted = _wanted(table, await read_json(request, BODY_LIMIT), ask.now_ns)
+        wanted = _wanted(view, await read_json(request, BODY_LIMIT), ask.now_ns)
         slot = await self._slot(request, caller)
         lookup = Lookup(ask, self.segments)
         events = value_events(lookup.values(wanted, name), lambda: lookup.warnings)
@@ -106,19 +107,19 @@ class NativeApi:
         return await while_connected(request, self.limits.slot(caller))
 
 
-def _wanted(table: TagTable, body: dict[str, Any], now_ns: int) -> Wanted:
+def _wanted(view: RowView, body: dict[str, Any], now_ns: int) -> Wanted:
     text = text_in(body, "q")
-    matchers = read_selector(text, table.language) if text else ()
+    matchers = read_selector(text, _LANGUAGES[view.spec.name]) if text else ()
     if any(matcher.name == NAME for matcher in matchers):
-        raise UserError(f"q names a metric, but {table.table} have no metrics")
-    return Wanted(table, time_range(body, now_ns), matchers)
+        raise UserError(f"q names a metric, but {view.spec.table} have no metrics")
+    return Wanted(view, time_range(body, now_ns), matchers)
 
 
-def _of(table: TagTable, endpoint: Callable[[Request, TagTable], Awaitable[Response]]) -> Handler:
-    async def of_table(request: Request) -> Response:
-        return await endpoint(request, table)
+def _of(view: RowView, endpoint: Callable[[Request, RowView], Awaitable[Response]]) -> Handler:
+    async def of_view(request: Request) -> Response:
+        return await endpoint(request, view)
 
-    return of_table
+    return of_view
 
 
 async def value_events(parts: Iterator[list[str]], warnings: Callable[[], list[str]]) -> AsyncGenerator[bytes]:

@@ -42,6 +42,7 @@ from lakerunner.api.time_range import time_range
 from lakerunner.model.caller import Caller, Role
 from lakerunner.model.errors import LakerunnerError, NotFound
 from lakerunner.model.labels import NAME
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.time import MS_NS
 from lakerunner.plan.explain import Explain
 from lakerunner.promql.parse import parse
@@ -49,7 +50,6 @@ from lakerunner.query.answer import Answer
 from lakerunner.query.metrics.answer import Listing, MetricsLake
 from lakerunner.query.metrics.reads import to_json
 from lakerunner.query.series_answer import SeriesAnswer
-from lakerunner.series.expression import Matcher
 
 PROGRESS_SECONDS = 0.5
 _ALL = 1 << 62

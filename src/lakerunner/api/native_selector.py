@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from lakerunner.model.errors import Position, UserError
 from lakerunner.model.labels import NAME
-from lakerunner.model.selector import TAGS, read_items
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.selector import TAGS, read_items
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import END, KEYWORDS, Token
-from lakerunner.series.expression import Matcher
 
 MAX_DEPTH = 20  # calls inside each other
 MAX_MATCHERS = 50
@@ -61,7 +61,7 @@ def _matchers(cursor: Cursor) -> list[Matcher]:
         raise cursor.unexpected()
     found: list[Matcher] = []
     for item in read_items(cursor, TAGS):
-        found.append(Matcher(item.name, item.op, item.value))
+        found.append(item.matcher)
         if len(found) > MAX_MATCHERS:
             raise cursor.fail(item.start, f"it has more than {MAX_MATCHERS} matchers")
     return found

@@ -24,11 +24,12 @@ from lakerunner.api.stream import while_connected
 from lakerunner.model.caller import Caller
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS
 from lakerunner.promql.parse import parse, parse_selector
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.answer import Listing, MetricsLake
-from lakerunner.series.expression import Expression, Matcher, Selector, parts
+from lakerunner.series.expression import Expression, Selector, parts
 from lakerunner.series.numerals import json_number
 
 Selectors = list[tuple[Matcher, ...]]

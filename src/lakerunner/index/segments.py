@@ -15,13 +15,13 @@ from uuid import UUID
 from lakerunner.index.database import Database, Transaction
 from lakerunner.index.expiry import expiry_of
 from lakerunner.index.tiers import picked_rows
+from lakerunner.model.condition import Condition
 from lakerunner.model.errors import Conflict
 from lakerunner.model.fingerprint import digest64
 from lakerunner.model.segment import Column, Picked, Segment, TierPicked
 from lakerunner.model.tiling import Interval
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.fingerprints import fingerprint_groups
-from lakerunner.plan.scan import Condition
 
 # So many groups of fingerprints are asked for at once, each in its place in queries/segments.sql; more prune no better.
 _SETS_KEPT = 1000

@@ -1,4 +1,4 @@
-"""What a condition of a query says of the rows that meet it, as facts a scan may be pruned by (plan/scan.py).
+"""What a condition of a query says of the rows that meet it, as facts a scan may be pruned by (model/condition.py).
 
 Comes in: a condition that every wanted row meets. Goes out: facts about the texts, ids and attributes of tables, each
 with the scan it is about. What always holds: wherever the condition is true, so is every fact; none of them is true of
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from lakerunner.lakeql.patterns import LEAST_BYTES, like_exactly, like_literals, regex_literals
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
 from lakerunner.lakeql.tables import Kind
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present
+from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.patterns import LEAST_BYTES, like_exactly, like_literals, regex_literals
+from lakerunner.model.signal import Attribute
 
 Fact = tuple[Draft, Condition]
 

@@ -17,8 +17,9 @@ from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
 from lakerunner.lakeql.tables import Kind
 from lakerunner.lakeql.values import is_time
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import time_text
-from lakerunner.plan.scan import Attribute, attribute_column, id_column
+from lakerunner.plan.scan import attribute_column, id_column
 
 _NOW = frozenset({"now", "get_current_timestamp", "transaction_timestamp"})
 COUNT_STAR = "count(*)"

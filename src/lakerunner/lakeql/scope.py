@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lakerunner.lakeql.tables import Table, TableColumn
+from lakerunner.model.condition import Condition
+from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.scan import Attribute, Condition, Scan
+from lakerunner.plan.scan import Scan
 
 
 @dataclass(eq=False)

@@ -9,7 +9,6 @@ tells all of it with examples.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 _UNITS = {
     "d": "days",
@@ -97,16 +96,6 @@ def escaped_own_name(name: str) -> str:
     """In escaped form, of a metric or label that Prometheus itself named: every character that is not an ASCII letter,
     digit, underscore or colon becomes an underscore, and so does a digit at the start."""
     return _NOT_OF_NAME.sub("_", name)
-
-
-def escaped_labels(labels: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Labels in escaped form. Where several names become the same one, their values are joined by `;` in the order of
-    the names as they were."""
-    found: dict[str, str] = {}
-    for name, value in sorted(labels, key=lambda label: label[0].encode()):
-        escaped = escaped_label_name(name)
-        found[escaped] = f"{found[escaped]};{value}" if escaped in found else value
-    return found
 
 
 def unit_name(unit: str) -> str:

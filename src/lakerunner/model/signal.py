@@ -33,6 +33,19 @@ RESOURCE = Scope("resource_attributes", "resource.")
 SCOPE = Scope("scope_attributes", "scope.")
 SCOPES = (ATTRIBUTES, RESOURCE, SCOPE)
 
+
+@dataclass(frozen=True, order=True)
+class Attribute:
+    """One attribute by key. `scope` is a map column of the signal: attributes, resource_attributes, ..."""
+
+    scope: str
+    key: str
+
+    def __post_init__(self) -> None:
+        if self.scope not in {scope.map_column for scope in SCOPES}:
+            raise ValueError(f"{self.scope} is not a scope")
+
+
 _COMMON = [
     pa.field("service_name", pa.string(), nullable=False),
     pa.field("scope_name", pa.string(), nullable=False),

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
+from lakerunner.model.condition import Condition, Contains, Equals, Present
+from lakerunner.model.signal import Attribute
 from lakerunner.model.tier import RAW, tier_text
 from lakerunner.plan.plan import Cut, Leaf, Plan, Rollup
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.plan.text import quoted, time_range_text
 
 _INDENT = "  "

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lakerunner.model.condition import Condition, Equals, Present
 from lakerunner.model.fingerprint import INCOMPLETE, VALUES, digest64
-from lakerunner.model.signal import SCOPES
-from lakerunner.plan.scan import Attribute, Condition, Equals, Present
+from lakerunner.model.signal import SCOPES, Attribute
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
 Group = frozenset[int]

@@ -10,47 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lakerunner.model.signal import SCOPES, signal_named
+from lakerunner.model.condition import Condition
+from lakerunner.model.signal import Attribute, signal_named
 from lakerunner.model.time import TimeRange
-
-
-@dataclass(frozen=True, order=True)
-class Attribute:
-    """One attribute by key. `scope` is a map column of the signal: attributes, resource_attributes, ..."""
-
-    scope: str
-    key: str
-
-    def __post_init__(self) -> None:
-        if self.scope not in {scope.map_column for scope in SCOPES}:
-            raise ValueError(f"{self.scope} is not a scope")
-
-
-@dataclass(frozen=True)
-class Equals:
-    """The column, or the text of the attribute, is one of these values; of an id, lower-case hexadecimal text."""
-
-    column: str | Attribute
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Contains:
-    """The text of the column or attribute holds this literal; `ignore_case` as ILIKE does it, letter by letter."""
-
-    column: str | Attribute
-    literal: str
-    ignore_case: bool = False
-
-
-@dataclass(frozen=True)
-class Present:
-    """One of these attributes, at least, is not null."""
-
-    attributes: tuple[Attribute, ...]
-
-
-Condition = Equals | Contains | Present
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from dataclasses import replace
 from lakerunner.model.errors import UserError
 from lakerunner.model.go_quote import quoted
 from lakerunner.model.labels import NAME
+from lakerunner.model.labels.matcher import matches_empty
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import refusal
 from lakerunner.promql.literals import is_utf8
-from lakerunner.promql.selection.matching import matches_empty
 from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
     Aggregate,

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakerunner.model import selector
 from lakerunner.model.errors import UserError
-from lakerunner.model.selector import PROMQL, Grammar
+from lakerunner.model.labels import selector
+from lakerunner.model.labels.selector import PROMQL, Grammar
 from lakerunner.promql.lexer import Lexer, Token, refusal
 from lakerunner.promql.literals import utf8_string
 

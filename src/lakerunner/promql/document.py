@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.go_numbers import plain_number
 from lakerunner.promql.literals import shown
@@ -19,7 +20,6 @@ from lakerunner.series.expression import (
     Duration,
     Expression,
     Given,
-    Matcher,
     Matching,
     Number,
     Paren,

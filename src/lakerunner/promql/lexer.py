@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lakerunner.model.errors import Position, UserError
 from lakerunner.model.go_quote import quoted, quoted_character
-from lakerunner.model.selector import PROMQL, Fault, Grammar, string_end, token_in_braces
+from lakerunner.model.labels.selector import PROMQL, Fault, Grammar, string_end, token_in_braces
 from lakerunner.series.aggregations import AGGREGATIONS
 
 AGGREGATORS = frozenset(AGGREGATIONS)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 
-from lakerunner.model import selector
 from lakerunner.model.go_quote import quoted
-from lakerunner.model.selector import unquoted
+from lakerunner.model.labels import selector
+from lakerunner.model.labels.selector import unquoted
 from lakerunner.promql.lexer import Token, refusal
 
 _UNITS = {"y": 31_536_000_000, "w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}

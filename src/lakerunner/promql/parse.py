@@ -12,14 +12,14 @@ from typing import Literal
 
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.go_quote import quoted
-from lakerunner.model.selector import unquoted
+from lakerunner.model.labels.matcher import Matcher, matches_empty
+from lakerunner.model.labels.selector import unquoted
 from lakerunner.promql.check import checked
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, END, refusal
 from lakerunner.promql.literals import duration_seconds, number, utf8_string
 from lakerunner.promql.modifiers import modified
-from lakerunner.promql.selection.matching import matches_empty
 from lakerunner.promql.selectors import NAME_KINDS, selector
 from lakerunner.series.aggregations import AGGREGATIONS
 from lakerunner.series.expression import (
@@ -27,7 +27,6 @@ from lakerunner.series.expression import (
     Binary,
     Call,
     Expression,
-    Matcher,
     Matching,
     Number,
     Paren,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.tier import RAW
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import Cut, Finish, Leaf, Plan, Rollup
@@ -26,7 +27,7 @@ from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, finished, in_order, kind_of, most_steps
 from lakerunner.series.evaluation.fragments import split
 from lakerunner.series.evaluation.reach import reaches
-from lakerunner.series.expression import Expression, Kind, Matcher
+from lakerunner.series.expression import Expression, Kind
 from lakerunner.series.function import Source
 from lakerunner.series.notes import Notes
 from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector, Windows

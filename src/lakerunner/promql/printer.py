@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from lakerunner.model.go_quote import quoted
 from lakerunner.model.labels import NAME, is_plain_label
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.go_numbers import plain_number, short_number
 from lakerunner.promql.unresolved import DurationTerm, edge_of, term_of
 from lakerunner.series.expression import (
@@ -16,7 +17,6 @@ from lakerunner.series.expression import (
     Duration,
     Expression,
     Given,
-    Matcher,
     Matching,
     Number,
     Paren,

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.metric_view import metric_conditions
 from lakerunner.model.time import MAX_NS, MIN_NS, MS_NS, TimeRange
 from lakerunner.plan.plan import ALL, Shard
 from lakerunner.plan.scan import Scan
-from lakerunner.promql.conditions import metric_conditions
-from lakerunner.series.expression import Matcher
 
 
 @dataclass(frozen=True)

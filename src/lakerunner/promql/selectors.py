@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME
-from lakerunner.model.selector import PROMQL, read_items
-from lakerunner.plan.regex import compiled
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.selector import PROMQL, read_items
+from lakerunner.model.regex import compiled
 from lakerunner.promql.cursor import Cursor
 from lakerunner.promql.lexer import AGGREGATORS, DURATION_WORDS, Token
-from lakerunner.series.expression import Matcher, Selector, Span
+from lakerunner.series.expression import Selector, Span
 
 NAME_KINDS = (AGGREGATORS | DURATION_WORDS).union(
     ("identifier", "metric identifier", "by", "without", "and", "or", "unless", "offset", "start", "end"),
@@ -28,10 +29,10 @@ def selector(cursor: Cursor, name: Token | None = None) -> Selector:
 def _braces(cursor: Cursor) -> tuple[tuple[Matcher, ...], int]:
     found: list[Matcher] = []
     for item in read_items(cursor, PROMQL):
-        if item.op in ("=~", "!~"):
+        if item.matcher.is_regex:
             try:
-                compiled(item.value)
+                compiled(item.matcher.value)
             except UserError as error:
                 raise cursor.fail(item.start, error.message) from None
-        found.append(Matcher(item.name, item.op, item.value))
+        found.append(item.matcher)
     return tuple(found), cursor.last_end

@@ -26,6 +26,7 @@ from lakerunner.query.explain import Explained, explained_lines
 from lakerunner.query.gather import Gathering, RowGather
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.leaf_run import LeafRun, Resources
+from lakerunner.query.metrics.refusals import Refusals
 from lakerunner.query.options import Options
 from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.rounds import InRounds, Round
@@ -84,6 +85,11 @@ class Engine:
         self._coordinator = coordinator
         self._results = results
         self._first_bytes = first_bytes
+
+    @property
+    def refusals(self) -> Refusals:
+        """Fragments that rollups did not serve, and why."""
+        return self._resources.refusals
 
     def answer(self, organization: UUID, plan: Plan, options: Options) -> Any:
         """At once: what goes wrong while it is worked out is the answer's to raise. The rows of a finish by SQL, and

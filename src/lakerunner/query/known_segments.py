@@ -18,13 +18,14 @@ from threading import Lock
 from typing import Protocol
 from uuid import UUID
 
+from lakerunner.model.condition import Condition
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.expiry import NOTHING_EXPIRED, Expiry
 from lakerunner.model.segment import Picked, Segment, TierPicked
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles, clipped
 from lakerunner.model.time import SECOND_NS, TimeRange, time_text
-from lakerunner.plan.scan import Condition, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.query.account import Account
 
 MAX_SEGMENTS = 50_000  # about 50 MB

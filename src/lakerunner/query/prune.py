@@ -16,11 +16,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from lakerunner.lakeql.tables import Kind, table_of_signal
+from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import ATTRIBUTES, SCOPES
+from lakerunner.model.signal import ATTRIBUTES, SCOPES, Attribute
 from lakerunner.model.text_index import Sought, TextIndex, fold, grams, sought, sought_in_attribute
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.query.footers import Bounds, Footer
 from lakerunner.query.spans import Span, fewer, joined, without
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from lakerunner.lakeql.tables import Kind, TableColumn, table_of_signal
 from lakerunner.model.segment import Column, Segment
-from lakerunner.model.signal import SCOPES, signal_named
-from lakerunner.plan.scan import Attribute, Scan, attribute_column, id_column
+from lakerunner.model.signal import SCOPES, Attribute, signal_named
+from lakerunner.plan.scan import Scan, attribute_column, id_column
 from lakerunner.query.held import NO_END, HeldFile
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}

@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
+from lakerunner.model.condition import Condition, Contains, Equals, Present
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
+from lakerunner.model.signal import Attribute
 from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import ALL, Leaf, Shard
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.query.operators import OPERATORS
 from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
 

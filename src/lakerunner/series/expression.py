@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from lakerunner.model.labels.matcher import Matcher
+
 
 class Kind(StrEnum):
     """Of a value. A matrix is a range of samples of each series, and only functions take it."""
@@ -30,15 +32,6 @@ class Span:
 
 
 NOWHERE = Span()
-
-
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """`value` of =~ and !~ is a regular expression (RE2) that must match the whole label."""
-
-    name: str
-    op: Literal["=", "!=", "=~", "!~"]
-    value: str
 
 
 class Unresolved:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.arrays import Ints
 from lakerunner.series.bounds import Bounds
-from lakerunner.series.expression import Call, Expression, Kind, Matcher, Selector
+from lakerunner.series.expression import Call, Expression, Kind, Selector
 from lakerunner.series.notes import Notes
 from lakerunner.series.rolled import FromWindows
 from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vector

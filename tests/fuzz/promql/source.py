@@ -11,7 +11,7 @@ import numpy as np
 from conformance.memory import as_stored, matches, samples_of
 from conformance.script import Sample, State
 from lakerunner.model.labels import Labels
-from lakerunner.series.expression import Matcher
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.histograms.histogram import Buckets, Histogram, ResetHint
 from lakerunner.series.values import Samples
 

@@ -9,22 +9,21 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import OPERATORS, Matcher
 from lakerunner.model.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, delimited, tag, varint
-from lakerunner.plan.regex import compiled
+from lakerunner.model.regex import compiled
 from lakerunner.series.arrays import Floats, Ints
-from lakerunner.series.expression import Matcher
 from lakerunner.series.histograms.histogram import Buckets, Histogram
 from lakerunner.series.values import Samples
 
 SAMPLES = 0
 MAX_BYTES = 64 << 20  # of an answer, before it is packed
-_OPS: tuple[Literal["=", "!=", "=~", "!~"], ...] = ("=", "!=", "=~", "!~")
 _RESULT, _SERIES, _LABEL, _SAMPLE, _HISTOGRAM = tag(1, DELIMITED), tag(1, DELIMITED), tag(1, DELIMITED), 0x12, b"\x22"
 _FIRST_6, _PAST_6 = 1 << 35, 1 << 42  # times of 1971 to 2109 are varints of six bytes
 _LEAST_SAMPLE = 13  # bytes of a sample at least
@@ -93,10 +92,10 @@ def _matcher(data: bytes) -> Matcher:
             kind = _signed(value)
         elif field in texts:
             texts[field] = _text(value)
-    if not 0 <= kind < len(_OPS):
+    if not 0 <= kind < len(OPERATORS):
         raise UserError(f"remote read: unknown matcher type {kind}")
-    matcher = Matcher(texts[2], _OPS[kind], texts[3])
-    if matcher.op in ("=~", "!~"):
+    matcher = Matcher(texts[2], OPERATORS[kind], texts[3])
+    if matcher.is_regex:
         compiled(matcher.value)  # UserError for one that is wrong
     return matcher
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 
-from lakerunner.plan.regex import search_column
+from lakerunner.model.regex import search_column
 
 _NUMBER = re.compile(
     r"[ \t\n\v\f\r]*([+-]?)((?:\d+(?:_\d+)*)?)(\.?)((?:\d+(?:_\d+)*)?)(?:[eE]([+-]?\d+))?[ \t\n\v\f\r]*"

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from lakerunner.lakeql.tables import Kind, TableColumn, table_of_signal
 from lakerunner.model.errors import Corrupt, TooLarge
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import OVERFLOW, SCOPES, signal_named
+from lakerunner.model.signal import OVERFLOW, SCOPES, Attribute, signal_named
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.ask.texts import TEXT_OF, looked_up, whole_map
-from lakerunner.plan.scan import Attribute, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.plan.spark import place
 
 _BATCH_ROWS = 8192

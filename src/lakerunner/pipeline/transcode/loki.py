@@ -16,8 +16,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.labels.selector import STREAM, Fault, Token, read_items, token_in_braces, unquoted
 from lakerunner.model.protobuf import delimited
-from lakerunner.model.selector import STREAM, Fault, Token, read_items, token_in_braces, unquoted
 from lakerunner.model.time import iso_time
 from lakerunner.pipeline.transcode.columns import Columns
 from lakerunner.pipeline.transcode.framed import frames
@@ -241,8 +241,8 @@ def _labels(data: bytes) -> Pairs:
     if text[:1] != "{":
         raise Unfit(f"labels {_shown(data)} do not start with a brace")
     tokens = _LabelTokens(text, _shown(data))
-    items = read_items(tokens, STREAM)
-    found = tuple((_text(_bytes(item.name)), _text_or_bytes(_bytes(item.value))) for item in items)
+    labels = (item.matcher for item in read_items(tokens, STREAM))
+    found = tuple((_text(_bytes(label.name)), _text_or_bytes(_bytes(label.value))) for label in labels)
     if tokens.end < len(text):
         raise tokens.wrong(tokens.end, "nothing may follow the labels")
     return found

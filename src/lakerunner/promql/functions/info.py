@@ -15,11 +15,11 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, labels_text, value_of
+from lakerunner.model.labels.matcher import LabelTest, Matcher, matches_empty
 from lakerunner.promql.functions.arguments import VECTOR, float_samples
 from lakerunner.promql.functions.info_reference import shared_reference
-from lakerunner.promql.selection.matching import matches
 from lakerunner.series.arrays import Bools, Floats, Ints
-from lakerunner.series.expression import Call, Expression, Matcher, Selector, bare, parts
+from lakerunner.series.expression import Call, Expression, Selector, bare, parts
 from lakerunner.series.function import Called, Function
 from lakerunner.series.united import merged
 from lakerunner.series.values import Vector
@@ -38,14 +38,14 @@ class _Wanted:
     labels: tuple[Matcher, ...]  # what is wanted of them
 
     def is_info(self, labels: Labels) -> bool:
-        return all(matches(matcher, value_of(labels, NAME)) for matcher in self.names)
+        return all(LabelTest(matcher)(value_of(labels, NAME)) for matcher in self.names)
 
     def takes(self, name: str) -> bool:
         return name != NAME and (not self.labels or any(matcher.name == name for matcher in self.labels))
 
     @property
     def may_be_missing(self) -> bool:
-        return all(matches(matcher, "") for matcher in self.labels)
+        return all(matches_empty(matcher) for matcher in self.labels)
 
 
 def _info(called: Called) -> Vector:

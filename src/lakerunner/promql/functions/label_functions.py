@@ -11,7 +11,7 @@ import numpy as np
 
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.model.labels import NAME, Labels, labels_of, value_of
-from lakerunner.plan.regex import Regex, capturing
+from lakerunner.model.regex import Regex, capturing
 from lakerunner.promql.functions.arguments import STRING, VECTOR, string_of, vector_of
 from lakerunner.series.function import Called, Function
 from lakerunner.series.united import merged

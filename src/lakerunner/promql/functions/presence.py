@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lakerunner.model.labels import NAME, NO_LABELS, Labels, labels_of
+from lakerunner.model.labels.matcher import Matcher, matches_empty
 from lakerunner.promql.functions.arguments import (
     MATRIX,
     SCALAR,
@@ -16,9 +17,8 @@ from lakerunner.promql.functions.arguments import (
     vector_of,
     windows_of,
 )
-from lakerunner.promql.selection.matching import matches_empty
 from lakerunner.series.arrays import Bools, Floats
-from lakerunner.series.expression import Expression, Matcher, Range, Selector, bare
+from lakerunner.series.expression import Expression, Range, Selector, bare
 from lakerunner.series.function import Called, Function
 from lakerunner.series.values import Scalar, Vector
 

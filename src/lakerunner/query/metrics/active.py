@@ -20,24 +20,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakerunner.model.condition import Equals
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.hll import CARDINALITY, REGISTERS, packed, places, sketch, unpacked
+from lakerunner.model.labels.metric_view import SUFFIXES, Form, StoredSeries, attribute_values, own_labels
 from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
-from lakerunner.plan.scan import Equals, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.promql.sample_range import Selection
 from lakerunner.promql.selection.staleness import is_stale
 from lakerunner.query.held import explained
 from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.kernels import NS_PER_MS
-from lakerunner.query.metrics.matching import Form
 from lakerunner.query.metrics.reading import RowGroup
 from lakerunner.query.metrics.rollup_rows import inside
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.series import Known, SeriesTable
-from lakerunner.query.metrics.view import SUFFIXES, StoredSeries, attribute_values, own_labels
 from lakerunner.series.arrays import Bools, Ints
 
 MOST_LISTED = 10_000  # values of a label that are named; of more there is a sketch

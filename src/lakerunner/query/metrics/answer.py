@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from lakerunner.model.errors import UserError
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.model.tier import TIERS, window_end
 from lakerunner.model.tiling import Interval
 from lakerunner.model.time import MS_NS
@@ -16,7 +17,6 @@ from lakerunner.promql.plan import PromqlQuestion
 from lakerunner.query.account import Account
 from lakerunner.query.answer import Answer
 from lakerunner.query.series_answer import SeriesAnswer
-from lakerunner.series.expression import Matcher
 from lakerunner.series.notes import Note
 from lakerunner.series.values import Samples
 

@@ -14,16 +14,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+from lakerunner.model.condition import Condition, Equals
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.expiry import expiry_text
 from lakerunner.model.hll import estimate, union
 from lakerunner.model.labels import NAME
+from lakerunner.model.labels.matcher import Matcher
+from lakerunner.model.labels.metric_view import metric_conditions
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.model.tiling import NO_TILES, Interval, Tiles, clipped
 from lakerunner.model.time import MIN_NS, MS_NS
 from lakerunner.plan.plan import Collect, Leaf, Plan, Rollup
-from lakerunner.plan.scan import Condition, Equals, Scan
-from lakerunner.promql.conditions import metric_conditions
+from lakerunner.plan.scan import Scan
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.collected import Collected
@@ -35,7 +37,6 @@ from lakerunner.query.metrics.expiry import unrolled
 from lakerunner.query.metrics.list_series import ListSeries
 from lakerunner.query.options import Options
 from lakerunner.series.evaluation.pieces import Listed
-from lakerunner.series.expression import Matcher
 
 MOST_CELLS = 50_000  # metrics times windows, 2 KB each
 MOST_WINDOWS = 11_000

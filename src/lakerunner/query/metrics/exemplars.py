@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.labels import Labels, labels_of
+from lakerunner.model.labels.matcher import Matchers, SelectorTest
+from lakerunner.model.labels.metric_view import Kind
 from lakerunner.model.segment import Segment
 from lakerunner.plan.plan import Shard
 from lakerunner.query.held import explained
 from lakerunner.query.metrics.kernels import NS_PER_MS
 from lakerunner.query.metrics.layout import Block, Part
-from lakerunner.query.metrics.matching import Matchers, Test
 from lakerunner.query.metrics.reading import RowGroup, SegmentFile
 from lakerunner.query.metrics.samples import Reading
 from lakerunner.query.metrics.segments import MetricSegments
 from lakerunner.query.metrics.spread import number_text
-from lakerunner.query.metrics.view import Kind
 
 _POINTS_AT_ONCE = 4_000_000
 _MOST_RUNES = 128  # of all labels of an exemplar: past it the ids alone are kept
@@ -49,7 +49,7 @@ def exemplars_of(
 ) -> Iterator[tuple[Labels, list[Exemplar]]]:
     """Of times of [start, end], in ms. An exemplar that is there several times counts once."""
     ordered, layout = metrics.layout(segments, matchers)
-    test = Test(matchers)
+    test = SelectorTest(matchers)
     having = [segment for segment in ordered if any(column.name == "exemplars" for column in segment.columns)]
     if not having:
         return

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lakerunner.model.labels import Labels, value_of
+from lakerunner.model.labels.metric_view import FURTHER_LABEL, SPREAD, Facet
 from lakerunner.query.metrics.seen import Seen, Texts
-from lakerunner.query.metrics.view import FURTHER_LABEL, SPREAD, Facet
 from lakerunner.series.arrays import Ints
 
 _Key = tuple[Labels, str | None]  # labels in common, and the further label of a spread group

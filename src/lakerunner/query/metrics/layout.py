@@ -19,12 +19,12 @@ from itertools import pairwise
 import numpy as np
 
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import Matchers
+from lakerunner.model.labels.metric_view import Kind
 from lakerunner.plan.plan import Shard
 from lakerunner.query.metrics.grouping import Grouping
 from lakerunner.query.metrics.kernels import chosen_entries, sort_into
-from lakerunner.query.metrics.matching import Matchers
 from lakerunner.query.metrics.series import Known, SeriesTable
-from lakerunner.query.metrics.view import Kind
 from lakerunner.series.arrays import Bools, Ints
 
 _BLOCKS_KNOWN = 64

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import Matchers, SelectorTest
+from lakerunner.model.labels.metric_view import FURTHER_LABEL, TARGET_INFO, Form
 from lakerunner.model.prometheus import unit_name
 from lakerunner.model.segment import Segment
 from lakerunner.plan.plan import Shard
 from lakerunner.query.metrics.described import Described
 from lakerunner.query.metrics.layout import Block, Layout
-from lakerunner.query.metrics.matching import Form, Matchers, Test
 from lakerunner.query.metrics.samples import block_samples
 from lakerunner.query.metrics.segments import MetricSegments
-from lakerunner.query.metrics.view import FURTHER_LABEL, TARGET_INFO
 
 _POINTS_AT_ONCE = 4_000_000
 _SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
@@ -42,7 +42,7 @@ def series_of(
 ) -> Iterator[Labels]:
     """Each once. The times, (start, end] in ms, count where points are read."""
     ordered, layout = metrics.layout(segments, matchers)
-    test = Test(matchers)
+    test = SelectorTest(matchers)
     for n in np.flatnonzero(~layout.spread).tolist():
         yield layout.labels[n]
     for n in np.flatnonzero(layout.spread).tolist():

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.model.labels import Labels
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.plan.plan import Collect, Leaf, Plan
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
@@ -24,7 +25,6 @@ from lakerunner.query.metrics.exemplars import in_order
 from lakerunner.query.metrics.list_series import ListSeries
 from lakerunner.query.options import Options
 from lakerunner.series.evaluation.pieces import Listed
-from lakerunner.series.expression import Matcher
 
 _EVERYTHING: tuple[tuple[Matcher, ...], ...] = ((),)
 Selectors = Sequence[tuple[Matcher, ...]]

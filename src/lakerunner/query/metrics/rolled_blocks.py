@@ -19,6 +19,8 @@ from uuid import UUID
 
 import numpy as np
 
+from lakerunner.model.labels.matcher import SelectorTest
+from lakerunner.model.labels.metric_view import Kind
 from lakerunner.model.segment import Segment
 from lakerunner.model.tier import RAW
 from lakerunner.model.tiling import Interval, Tiles
@@ -27,12 +29,10 @@ from lakerunner.promql.selection.staleness import is_stale
 from lakerunner.query.account import Account
 from lakerunner.query.metrics.kernels import read_only
 from lakerunner.query.metrics.layout import Block, Layout, Part
-from lakerunner.query.metrics.matching import Test
 from lakerunner.query.metrics.rollup_rows import ENDS, Asked, Stretch, inside, rollup_rows, stored_columns
 from lakerunner.query.metrics.samples import Reading, block_samples
 from lakerunner.query.metrics.series import SeriesTable
 from lakerunner.query.metrics.sketch_rows import Room
-from lakerunner.query.metrics.view import Kind
 from lakerunner.query.metrics.window_kernels import copied, in_order
 from lakerunner.series import rolled
 from lakerunner.series.arrays import Bools, Ints
@@ -139,7 +139,7 @@ class RolledBlocks:
         with self._owner.files(segments, numbers, block, between) as (files, account):
             self._took(account, [file.segment for file in files.values()])
             reading = Reading(files, between, self._owner.reading_pool)
-            samples = block_samples(block, reading, Test(self._selection.matchers))
+            samples = block_samples(block, reading, SelectorTest(self._selection.matchers))
         return [_single(block.plain, samples, times, self._facts)]
 
     def _took(self, account: Account, read: Sequence[Segment]) -> None:

@@ -17,6 +17,8 @@ import numpy as np
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import Labels, labels_of, labels_text
+from lakerunner.model.labels.matcher import SelectorTest
+from lakerunner.model.labels.metric_view import Kind
 from lakerunner.model.time import MAX_NS, MIN_NS
 from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.held import explained
@@ -33,12 +35,10 @@ from lakerunner.query.metrics.kernels import (
     sort_into,
 )
 from lakerunner.query.metrics.layout import Block, Part
-from lakerunner.query.metrics.matching import Test
 from lakerunner.query.metrics.natives import OTLP_COLUMNS, SENT_COLUMNS, TooCoarse, otlp_histograms, sent_histograms
 from lakerunner.query.metrics.reading import RowGroup, SegmentFile
 from lakerunner.query.metrics.spread import Between, Flat, Texts, Within, flat_samples
 from lakerunner.query.metrics.ties import merge_exactly, overlay
-from lakerunner.query.metrics.view import Kind
 from lakerunner.series.arrays import Bools, Ints, Objects
 from lakerunner.series.values import NO_SAMPLES, Samples
 
@@ -70,7 +70,7 @@ class Reading:
         return replace(self, between=(start, end), exact=True)
 
 
-def block_samples(block: Block, reading: Reading, test: Test) -> Samples:
+def block_samples(block: Block, reading: Reading, test: SelectorTest) -> Samples:
     """`test` is what decides on the further labels of spread groups."""
     parts = []
     if len(block.plain):
@@ -295,7 +295,7 @@ def finished(labels: Sequence[Labels], offsets: Ints, out: Out, index: Ints, his
     )
 
 
-def _spread(block: Block, reading: Reading, test: Test) -> Samples:
+def _spread(block: Block, reading: Reading, test: SelectorTest) -> Samples:
     part, layout = block.spread, block.layout
     texts = Texts(layout.texts)
     within = Within(reading.between, reading.exact)

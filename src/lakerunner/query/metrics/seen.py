@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.labels import NAME, value_of
+from lakerunner.model.labels.matcher import LabelTest, Matchers, SelectorTest
+from lakerunner.model.labels.metric_view import Facet, Form, StoredSeries, facets, form_of, wanted_name
 from lakerunner.query.kept import Kept
-from lakerunner.query.metrics.matching import Form, LabelTest, Matchers, Test, form_of, wanted_name
-from lakerunner.query.metrics.view import Facet, StoredSeries, facets
 from lakerunner.series.arrays import Bools, Ints
 
 _COLUMNS = 64 << 20  # bytes of them, for each form
@@ -109,7 +109,7 @@ class Matched:
     def __init__(self, matchers: Matchers) -> None:
         self.form = form_of(matchers)
         self.found = _NONE
-        self._tests = Test(matchers).tests
+        self._tests = SelectorTest(matchers).tests
         self._name = wanted_name(matchers)
         self._upto = 0
 

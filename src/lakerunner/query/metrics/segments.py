@@ -22,12 +22,14 @@ from threading import Lock
 from typing import TypeVar
 from uuid import UUID
 
+from lakerunner.model.condition import Equals
 from lakerunner.model.errors import Corrupt
+from lakerunner.model.labels.matcher import Matchers, SelectorTest
 from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment
 from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.scan import Equals, Scan
+from lakerunner.plan.scan import Scan
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.cache import SegmentCache
@@ -36,7 +38,6 @@ from lakerunner.query.kept import Kept
 from lakerunner.query.metrics.described import Descriptions, descriptions
 from lakerunner.query.metrics.kernels import NS_PER_MS, Numbers
 from lakerunner.query.metrics.layout import Block, Layout, lay_out
-from lakerunner.query.metrics.matching import Matchers, Test
 from lakerunner.query.metrics.reading import Footprint, SegmentFile
 from lakerunner.query.metrics.rolled_blocks import RolledBlocks
 from lakerunner.query.metrics.samples import Reading, block_samples, columns_of
@@ -269,11 +270,11 @@ class Blocks:
         began = time.monotonic()
         segments, layout = self._owner.layout(self._segments, selection.matchers)
         self._add(Account(seconds={"series": time.monotonic() - began}))
-        test = Test(selection.matchers)
+        test = SelectorTest(selection.matchers)
         for block in layout.blocks(selection.shard, self._most, _BESIDE):
             yield partial(self._samples, segments, block, test)
 
-    def _samples(self, segments: tuple[Segment, ...], block: Block, test: Test) -> Samples:
+    def _samples(self, segments: tuple[Segment, ...], block: Block, test: SelectorTest) -> Samples:
         began = time.monotonic()
         with self._owner.reading(segments, block, (self._selection.start, self._selection.end)) as (reading, account):
             fetched = time.monotonic()

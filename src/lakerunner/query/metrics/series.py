@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.query.metrics.matching import Form, Matchers
+from lakerunner.model.labels.matcher import Matchers
+from lakerunner.model.labels.metric_view import Form, SeriesAttribute, StoredSeries
 from lakerunner.query.metrics.parquet import ParquetTable
 from lakerunner.query.metrics.seen import Matched, Seen
-from lakerunner.query.metrics.view import Attribute, StoredSeries
 from lakerunner.series.arrays import Ints
 
 _PLACES = ("series", "first_row", "rows")
@@ -79,7 +79,7 @@ class Known:
         self._numbers: dict[int, int] = {}
         self._seen: dict[Form, Seen] = {}
         self._matched: dict[Matchers, Matched] = {}
-        self._pairs: dict[Attribute, Attribute] = {}
+        self._pairs: dict[SeriesAttribute, SeriesAttribute] = {}
 
     def read(self, path: Path, key: str) -> SeriesTable:
         """Corrupt as `series_file` says. What is told of a series is read only where it is told of a new one: most
@@ -133,7 +133,7 @@ class Known:
                 resources[n],
             )
 
-    def _attributes(self, lists: Any) -> list[tuple[Attribute, ...]]:
+    def _attributes(self, lists: Any) -> list[tuple[SeriesAttribute, ...]]:
         lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
         items = lists.flatten()
         columns = [items.field(name).to_pylist() for name in ("name", "escaped", "value")]

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakerunner.model.labels.metric_view import Kind
 from lakerunner.promql.selection.staleness import STALE
 from lakerunner.query.metrics.layout import Part, ranges
 from lakerunner.query.metrics.reading import RowGroup, SegmentFile
-from lakerunner.query.metrics.view import Kind
 from lakerunner.series.arrays import Bools, Floats, Ints
 
 COLUMNS: dict[Kind, tuple[str, ...]] = {

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.promql.language import PROMQL
 from lakerunner.promql.parse import parse
 from lakerunner.promql.resolve import resolve
 from lakerunner.series.evaluation.evaluate import evaluate
-from lakerunner.series.expression import NOWHERE, Matcher
+from lakerunner.series.expression import NOWHERE
 from lakerunner.series.notes import Notes
 from lakerunner.series.rolled import COUNT, SKETCH, WHOLE_NUMBERS, Rolled, RolledRange
 from lakerunner.series.sketches import sketches_of

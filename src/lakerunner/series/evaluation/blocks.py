@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.aggregations import SPLITS
 from lakerunner.series.bounds import Bounds
 from lakerunner.series.evaluation.evaluate import Evaluator, most_steps
 from lakerunner.series.evaluation.pieces import Piece
 from lakerunner.series.evaluation.tiers import Heart, evaluated, with_given
-from lakerunner.series.expression import Aggregate, Call, Expression, Matcher, parts
+from lakerunner.series.expression import Aggregate, Call, Expression, parts
 from lakerunner.series.histograms.histogram import HISTOGRAM_POINTS
 from lakerunner.series.language import Language
 from lakerunner.series.notes import Notes

@@ -10,20 +10,9 @@ from collections.abc import Mapping
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels import NAME, value_of, without_name
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.binary.elementwise import ARITHMETIC
-from lakerunner.series.expression import (
-    Binary,
-    Call,
-    Expression,
-    Matcher,
-    Paren,
-    Range,
-    Selector,
-    Subquery,
-    Unary,
-    bare,
-    parts,
-)
+from lakerunner.series.expression import Binary, Call, Expression, Paren, Range, Selector, Subquery, Unary, bare, parts
 from lakerunner.series.function import Function
 from lakerunner.series.united import SAME_LABELS, merged
 from lakerunner.series.values import Vector

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.evaluation.evaluate import subquery_steps
-from lakerunner.series.expression import Call, Expression, Matcher, Range, Selector, Subquery, parts
+from lakerunner.series.expression import Call, Expression, Range, Selector, Subquery, parts
 from lakerunner.series.language import Language
 from lakerunner.series.values import Steps
 

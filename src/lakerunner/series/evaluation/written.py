@@ -7,13 +7,13 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from lakerunner.model.labels.matcher import Matcher
 from lakerunner.series.expression import (
     Aggregate,
     Binary,
     Call,
     Expression,
     Kind,
-    Matcher,
     Matching,
     Number,
     Paren,

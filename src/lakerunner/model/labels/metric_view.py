@@ -1,17 +1,21 @@
-"""What Prometheus sees of a stored series: the facets that docs/formats/prometheus.md tells of.
+"""The labels of metrics: the series that Prometheus would have of what is stored (docs/formats/prometheus.md).
 
-Comes in: a stored series, as the series table has it. Goes out: its facets, each a kind and the labels of one
-Prometheus series, or of the ones that differ in `le` or `quantile` alone. Nothing here reads a point.
+Comes in: matchers, and stored series as the series table has them. Goes out: the conditions that prune segments, and
+the facets of a series, each a kind and the labels of one Prometheus series, or of the ones that differ in `le` or
+`quantile` alone. Nothing here reads a point. There is no SQL of these labels: a worker tests matchers against the
+series table, where every label set stands once, and reads samples by row; DuckDB never sees them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from functools import lru_cache
 
-from lakerunner.model.labels import NAME, Labels, labels_of
+from lakerunner.model.condition import Condition, Equals
+from lakerunner.model.labels import NAME, Labels, is_plain_label, is_plain_name, labels_of
+from lakerunner.model.labels.matcher import Matchers
 from lakerunner.model.prometheus import (
     INSTANCE,
     JOB,
@@ -20,11 +24,17 @@ from lakerunner.model.prometheus import (
     SERVICE_NAME,
     SERVICE_NAMESPACE,
 )
-from lakerunner.query.metrics.matching import Form
 
 TARGET_INFO = "target_info"
 _IDENTIFYING = {SERVICE_NAME, SERVICE_NAMESPACE, SERVICE_INSTANCE}
-Attribute = tuple[str, str, str]  # name, escaped name, value; sorted by name
+SeriesAttribute = tuple[str, str, str]  # name, escaped name, value; sorted by name
+
+
+class Form(StrEnum):
+    """How OTLP's names are seen (docs/formats/prometheus.md)."""
+
+    UTF8 = "utf8"
+    ESCAPED = "escaped"
 
 
 class Kind(IntEnum):
@@ -46,6 +56,34 @@ SPREAD = frozenset({Kind.BUCKETS, Kind.QUANTILES, Kind.INFO})  # not one sample 
 SUFFIXES = {"_bucket": Kind.BUCKETS, "_sum": Kind.SUM, "_count": Kind.COUNT}
 
 
+def form_of(matchers: Matchers) -> Form:
+    """Return the UTF-8 form where a metric or a label is named as only that form has it."""
+    odd = any(
+        not is_plain_name(one.value) if one.name == NAME and one.op == "=" else not is_plain_label(one.name)
+        for one in matchers
+        if one.value or one.name != NAME
+    )
+    return Form.UTF8 if odd else Form.ESCAPED
+
+
+def wanted_name(matchers: Matchers) -> str | None:
+    """Return the only metric that can meet the matchers, if they name one."""
+    return next((one.value for one in matchers if one.name == NAME and one.op == "=" and one.value), None)
+
+
+def metric_conditions(matchers: Matchers) -> tuple[Condition, ...]:
+    """Return what the rows of series that meet the matchers have in common, as far as the index knows it.
+
+    Fingerprints hold the names of metrics as they came and as Prometheus calls them. A series of a histogram or summary
+    has the metric's name and a suffix; target_info is of every segment that has resources.
+    """
+    name = wanted_name(matchers)
+    if name is None or name == TARGET_INFO:
+        return ()
+    bases = (name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix))
+    return (Equals("metric_name", tuple(dict.fromkeys([name, *filter(None, bases)]))),)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredSeries:
     """One series of one organization, whatever segments it is in. `name` and `escaped` are Prometheus' names for the
@@ -58,8 +96,8 @@ class StoredSeries:
     type: str
     delta: bool
     as_sent: bool
-    labels: tuple[Attribute, ...]
-    resource: tuple[Attribute, ...]
+    labels: tuple[SeriesAttribute, ...]
+    resource: tuple[SeriesAttribute, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +141,7 @@ _KINDS: dict[str, tuple[tuple[Kind, str], ...]] = {
 
 
 @lru_cache(10_000)
-def target_info(resource: tuple[Attribute, ...], form: Form) -> Labels | None:
+def target_info(resource: tuple[SeriesAttribute, ...], form: Form) -> Labels | None:
     """The labels of the resource's target_info; None where it has no attribute that job and instance do not tell, or
     neither of these."""
     told = {name: value for name, _, value in resource if name in _IDENTIFYING}
@@ -118,7 +156,7 @@ def target_info(resource: tuple[Attribute, ...], form: Form) -> Labels | None:
     return _named(TARGET_INFO, found) if JOB in found or INSTANCE in found else None
 
 
-def attribute_values(attributes: Sequence[Attribute], form: Form) -> dict[str, str]:
+def attribute_values(attributes: Sequence[SeriesAttribute], form: Form) -> dict[str, str]:
     """Where several attributes become one label, their values are joined by `;`."""
     if form is Form.UTF8:
         return {name: value for name, _, value in attributes}

@@ -1,9 +1,9 @@
 """The literal texts that whatever matches a pattern must hold: of LIKE, and of regular expressions.
 
-Comes in: a pattern as DuckDB reads it. Goes out: the longest runs of plain signs in it. What always holds: a text that
-matches holds each of them. A regular expression is read only as far as one can be sure of it: what stands in groups,
-classes and optional parts says nothing, and one that has an alternative, or an escape not known here, says nothing at
-all.
+Comes in: a pattern of a query, or of a matcher. Goes out: the longest runs of plain signs in it. What always holds: a
+text that matches holds each of them. A regular expression is read only as far as one can be sure of it: what stands in
+groups, classes and optional parts says nothing, and one that has an alternative, or an escape not known here, says
+nothing at all.
 """
 
 from __future__ import annotations

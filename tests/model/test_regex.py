@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.errors import TooLarge, UserError
-from lakerunner.plan.regex import capturing, compiled, search_column
+from lakerunner.model.regex import capturing, compiled, search_column
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from lakerunner.model.go_quote import quoted_character
 from lakerunner.model.labels import NAME
-
-Operator = Literal["=", "!=", "=~", "!~"]
+from lakerunner.model.labels.matcher import OPERATORS, Matcher, Operator
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Grammar:
 
     name: re.Pattern[str]
     metric: re.Pattern[str] | None
-    operators: tuple[Operator, ...] = ("=", "!=", "=~", "!~")
+    operators: tuple[Operator, ...] = OPERATORS
     quotes: str = "\"'`"
     strings: Literal["go", "checked", "lenient"] = "go"
 
@@ -48,9 +47,9 @@ class Fault(Exception):
 
 
 class Item(NamedTuple):
-    name: str
-    op: Operator
-    value: str
+    """A matcher, and where it begins in the text."""
+
+    matcher: Matcher
     start: int
 
 
@@ -103,12 +102,12 @@ def _item(tokens: Tokens, grammar: Grammar) -> Item:
     op = next((operator for operator in grammar.operators if tokens.kind == operator), None)
     if op is None:
         if label.kind == "string" and grammar.metric:
-            return Item(NAME, "=", name, label.start)  # a metric's name in quotes
+            return Item(Matcher(NAME, "=", name), label.start)  # a metric's name in quotes
         raise tokens.unexpected("label matching", "label matching operator")
     tokens.take()
     if tokens.kind != "string":
         raise tokens.unexpected("label matching", "string")
-    return Item(name, op, tokens.value(tokens.take()), label.start)
+    return Item(Matcher(name, op, tokens.value(tokens.take())), label.start)
 
 
 # ---- tokens inside the braces
