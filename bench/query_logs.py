@@ -31,7 +31,7 @@ import duckdb
 from _lake import OPENING_NS, ORGANIZATION, BenchLake, bench_lake, tended_lake
 from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.workers import OneWorker
-from lakerunner.services.parts import open_engine, open_worker
+from lakerunner.services.parts import open_engine, open_sandboxes, open_sql, open_worker
 from lakerunner.settings import Settings
 
 LEVELS = (
@@ -193,8 +193,10 @@ def engines_over(name: str, lake: BenchLake, home: Path) -> Queried:
     print(f"{name}: {len(lake.segments)} segments, {size / 1e6:.0f} MB")
     settings = replace(Settings(), home=home, query_max_rows=100_000_000)
     workers = OneWorker(open_worker(settings, lake.store))
-    engine = open_engine(replace(settings, result_cache_bytes=0), lake.index, workers)
-    return Queried(name, lake, engine, open_engine(settings, lake.index, workers))
+    sandboxes = open_sandboxes(settings)
+    engine = open_engine(replace(settings, result_cache_bytes=0), lake.index, workers, sandboxes)
+    keeping = open_engine(settings, lake.index, workers, sandboxes)
+    return Queried(name, lake, open_sql(engine, sandboxes), open_sql(keeping, sandboxes))
 
 
 if __name__ == "__main__":

@@ -193,7 +193,8 @@ def _promql(engine: Any, text: str, steps: Steps, week: Week) -> tuple[Any, Acco
 def _a_trace(settings: Settings, index: Index, store: Any, week: Week) -> str:
     with tempfile.TemporaryDirectory() as cache:
         here = replace(settings, home=Path(cache))
-        engine = open_engine(here, index, OneWorker(open_worker(here, store)))
+        sandboxes = open_sandboxes(here)
+        engine = open_sql(open_engine(here, index, OneWorker(open_worker(here, store)), sandboxes), sandboxes)
         start = OPENING_NS + week.days * DAY_NS // 2
         text = (
             f"SELECT min(trace_id) AS id FROM spans WHERE timestamp >= make_timestamp_ns({start}) "

@@ -161,7 +161,7 @@ def test_the_key_is_of_organization_plan_and_segments(tmp_path: Path) -> None:
         result_key(OTHER, plan, [[one, two]]),
         result_key(OWN, plan, [[one]]),
         result_key(OWN, plan, [[one], [two]]),
-        result_key(OWN, replace(plan, passes=True), [[one, two]]),
+        result_key(OWN, replace(plan, finish=replace(plan.finish, passes=True)), [[one, two]]),
         result_key(OWN, compile_sql(SQL + " LIMIT 1", OWN, NOW), [[one, two]]),
         result_key(OWN, compile_sql(SQL + " LIMIT 2", OWN, NOW), [[one, two]]),
     }
