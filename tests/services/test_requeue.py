@@ -14,11 +14,11 @@ from lakerunner.api.auth import Authenticator
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.work import WorkApi
 from lakerunner.bus.topics import SegmentsCommitted
+from lakerunner.commands.work import show_work
 from lakerunner.model.caller import EVERY_ROLE, Caller, Share
 from lakerunner.model.errors import NotFound
 from lakerunner.model.segment import Segment
 from lakerunner.services.requeue import Requeue
-from lakerunner.services.show import show_work
 
 CALLERS = {one.name: Caller(one, "key", EVERY_ROLE, Share()) for one in (ACME, OTHER)}
 THEIRS = {"authorization": "Bearer other"}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from lakerunner.services.screen import Screen, ready_text
+from lakerunner.commands.terminal.screen import TerminalScreen, ready_text
 from lakerunner.settings import Settings
 from servers.lake import LAKERUNNER, START_SECONDS, STOP_SECONDS, clean_environment, wait_until
 from servers.postgres import drop_database, fresh_database
@@ -135,7 +135,7 @@ def test_a_log_that_is_piped_is_json_alone(tmp_path: Path) -> None:
 def test_progress_is_one_line_of_a_terminal_and_nothing_elsewhere(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as terminal, os.fdopen(theirs, "w") as output:
-        screen = Screen(output)
+        screen = TerminalScreen(output)
         screen.progress("starting PostgreSQL")
         screen.progress("starting Spark")
         screen.show("ready")
@@ -144,7 +144,7 @@ def test_progress_is_one_line_of_a_terminal_and_nothing_elsewhere(tmp_path: Path
             == b"starting PostgreSQL ...\r\x1b[Kstarting Spark ...\r\x1b[Kready\r\n"
         )
     with (tmp_path / "file").open("w") as output:
-        screen = Screen(output)
+        screen = TerminalScreen(output)
         screen.progress("starting Spark")
         screen.show("ready")
     assert (tmp_path / "file").read_text() == "ready\n"

@@ -1,4 +1,4 @@
-"""`lakerunner promql`: one question in PromQL, its answer as a plot, a table, JSON or CSV.
+"""One question in PromQL, its answer as a plot, a table, JSON or CSV.
 
 Points come as server-sent events, which end with `done` or `error`: an answer that breaks off is an error, never short.
 Exit codes are those of `lakerunner sql`.
@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Any, TextIO
 
 import click
 import orjson
 
 from lakerunner.api.time_range import time_range
+from lakerunner.commands.terminal.ask_sql import INCOMPLETE
+from lakerunner.commands.terminal.client import Client, Digits, Ended, OnProgress, broken_off
+from lakerunner.commands.terminal.show import error_text, progress_bar, show_rows, warn
+from lakerunner.model.drawn import drawn, for_terminal
 from lakerunner.model.errors import LakerunnerError, UserError, error_from
 from lakerunner.model.time import MS_NS
 from lakerunner.query.metrics.read_lines import lines
 from lakerunner.series.numerals import json_number
-from lakerunner.services.ask import INCOMPLETE
-from lakerunner.services.client import Client, Digits, Ended, OnProgress, broken_off
-from lakerunner.services.drawn import drawn, for_terminal
-from lakerunner.services.metric_hint import metric_hint
-from lakerunner.services.show import error_text, progress_bar, show_rows, warn
 
 FORMS = ("plot", "table", "json", "csv")
 _PLOT_HEIGHT, _PAGE_COLUMNS = 16, 100
 _ROUND_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+
+_NOT_NAMES = re.compile(r"""\{[^}]*\}|\[[^\]]*\]|"[^"]*"|'[^']*'|\b(?:by|without|on|ignoring)\s*\([^)]*\)""")
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_CLOSE = 0.75
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,18 @@ def _hints(client: Client, question: Question, answer: Answer, body: Mapping[str
                 yield hint
 
 
+def metric_hint(query: str, names: Collection[str]) -> str:
+    """Return why an answer has no series, or "" if it is not known. `names`: the metrics that have points in the time
+    of the query. Prometheus answers with an empty result, and so does our API; the command line shows the reason."""
+    if not names:
+        return "no series: there are no metrics in this time"
+    unknown = [word for word in _NAME.findall(_NOT_NAMES.sub(" ", query)) if word not in names]
+    for word in unknown:
+        if meant := get_close_matches(word, names, 1, _CLOSE):
+            return f"no series: there is no metric {word} in this time. Did you mean {meant[0]}?"
+    return ""
+
+
 def read_answer(client: Client, body: Mapping[str, Any], on_progress: OnProgress) -> Answer:
     answer, by_label = Answer(), dict[str, Series]()
     with client.promql(body) as events:
@@ -208,7 +225,7 @@ def _values(series: Series) -> Iterator[tuple[int, Digits | str]]:
 def _show_plot(answer: Answer, body: Mapping[str, Any], width: int) -> None:
     from rich.console import Console
 
-    from lakerunner.services.plot import Line, plot
+    from lakerunner.commands.terminal.plot import Line, plot
 
     console = Console(file=sys.stdout, width=width)
     lines = [Line(drawn(one.label), one.points, answer.step_ms) for one in answer.series if one.points]

@@ -8,12 +8,12 @@ import logging
 import pytest
 
 from lakerunner import cli
+from lakerunner.commands.objects import show_objects, show_rejects
+from lakerunner.commands.terminal.client import Row
+from lakerunner.commands.terminal.show import DrawnOutput, show_rows
+from lakerunner.model.drawn import drawn, for_terminal
 from lakerunner.model.errors import UserError
-from lakerunner.services.client import Row
-from lakerunner.services.drawn import drawn, for_terminal
 from lakerunner.services.logs import Log, configure_logs
-from lakerunner.services.show import DrawnOutput, show_rows
-from lakerunner.services.show_objects import show_objects, show_rejects
 from lakerunner.settings import Settings
 
 HOSTILE = "a\x1b[2J\x1b]0;title\x07\u202eexe.txt\u2066\u200f\x9b31m\u2028\x7f"

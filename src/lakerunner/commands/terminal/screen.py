@@ -9,9 +9,9 @@ from typing import TextIO
 from urllib.parse import unquote
 
 from lakerunner.api.errors import PROMETHEUS_ROOT
+from lakerunner.model.drawn import drawn
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import RAW_PREFIX
-from lakerunner.services.drawn import drawn
 from lakerunner.services.ground import without_secrets
 from lakerunner.settings import Settings
 
@@ -21,7 +21,7 @@ _CLEAR_LINE = "\r\x1b[K"
 _WIDTH = 14
 
 
-class Screen:
+class TerminalScreen:
     """On a terminal, progress is one line that each step overwrites; elsewhere it is not written at all."""
 
     def __init__(self, output: TextIO) -> None:
@@ -32,6 +32,9 @@ class Screen:
         if self._output.isatty():
             self._write(f"{self._clear}{drawn(sentence)} ...")
             self._clear = _CLEAR_LINE
+
+    def ready(self, settings: Settings, names: Collection[str], url: str, doors: Mapping[str, str]) -> None:
+        self.show(ready_text(settings, names, url, doors))
 
     def show(self, text: str) -> None:
         self._write(f"{self._clear}{drawn(text)}\n")

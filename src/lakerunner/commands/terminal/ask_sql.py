@@ -1,4 +1,4 @@
-"""`lakerunner sql`: one question, or a prompt for many.
+"""One question in SQL, its answer in any of the formats.
 
 Exit codes: 0 for a whole answer, 1 for an error, 3 for an answer that lacks something and says so.
 """
@@ -15,10 +15,8 @@ from typing import Any
 
 import click
 
-from lakerunner.model.errors import LakerunnerError, UserError
-from lakerunner.services.client import Client, Ended, Output, Query
-from lakerunner.services.drawn import drawn
-from lakerunner.services.show import (
+from lakerunner.commands.terminal.client import Client, Ended, Output, Query
+from lakerunner.commands.terminal.show import (
     DrawnOutput,
     error_text,
     progress_bar,
@@ -29,6 +27,8 @@ from lakerunner.services.show import (
     table_rows,
     warn,
 )
+from lakerunner.model.drawn import drawn
+from lakerunner.model.errors import LakerunnerError, UserError
 
 FORMS = ("table", "json", "ndjson", "csv", "arrow", "parquet")
 BINARY = ("arrow", "parquet")

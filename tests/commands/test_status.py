@@ -15,6 +15,8 @@ from rich.console import Console
 from lakerunner.bus.backlog import Backlog
 from lakerunner.bus.postgres import PostgresBus
 from lakerunner.cli import cli
+from lakerunner.commands.status import document, run_status
+from lakerunner.commands.terminal.status_tables import age, fitting, shown, size
 from lakerunner.index.commit import Commit
 from lakerunner.index.inspect import Level
 from lakerunner.index.sources import Arrival
@@ -22,18 +24,7 @@ from lakerunner.model.errors import NotFound
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import segment_id
 from lakerunner.model.source import SourceObject
-from lakerunner.services.status import (
-    Status,
-    Waiting,
-    age,
-    collect,
-    document,
-    fitting,
-    run_status,
-    shown,
-    size,
-    written,
-)
+from lakerunner.services.status import Status, Waiting, collect, written
 from suites.checked import ORG, START_NS, CheckedLake, checked_lake, logs_of, points_of, spans_of
 
 OTHER = Organization(segment_id("other"), "other")
@@ -177,10 +168,10 @@ def test_the_document() -> None:
 def test_without_a_terminal_it_is_shown_once_also_with_watch(lake: CheckedLake) -> None:
     for watch in (None, 5.0):
         out = io.StringIO()
-        assert run_status(lake.settings, None, watch, False, out) == 0
+        run_status(lake.settings, None, watch, False, out)
         assert out.getvalue().count("To be done") == 1
     out = io.StringIO()
-    assert run_status(lake.settings, "default", None, True, out) == 0
+    run_status(lake.settings, "default", None, True, out)
     assert json.loads(out.getvalue())["segments"] == []
     with pytest.raises(NotFound, match="organization 'x' not found; known organizations: default"):
         run_status(lake.settings, "x", None, True, io.StringIO())

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakerunner.cli import cli
-from lakerunner.services.counted import bars, show_cardinality
+from lakerunner.commands.cardinality import bars, show_cardinality
 from suites.metrics_lake import metrics_server, sample_lake
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakerunner.commands.terminal.prompt import ends_inside, split_statements
 from lakerunner.lakeql.tables import SPANS_TABLE
 from lakerunner.query.account import Account
-from lakerunner.services.statements import ends_inside, split_statements
 from servers.lake import LAKERUNNER, clean_environment
 from suites.scripted import Scripted, ScriptedEngine, sql_server
 

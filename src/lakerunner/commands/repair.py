@@ -1,40 +1,53 @@
-"""`lakerunner repair`: what fsck finds lost or damaged is made again from what is left.
-
-Comes in: settings, whose lake, whether it is a dry run. Goes out: a line for each lost segment and a last line, or
-JSON; and an exit code. What always holds: one repair of a lake runs at a time; it may run beside every service, and if
-it is killed at any moment, it is simply run again.
-"""
+"""`lakerunner repair`: what fsck finds lost or damaged is made again. (docs/guides/operate.md)"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-import orjson
+import click
 
-from lakerunner.index.index import Index
+from lakerunner.commands.options import EPILOG, home_option, json_option, settings_of, store_option
+from lakerunner.model.drawn import drawn
 from lakerunner.model.errors import Unavailable, UserError, in_full
 from lakerunner.model.failpoint import arm
 from lakerunner.model.plural import plural
-from lakerunner.objects.open import shared_store
-from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.ingest import IngestLimits
-from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
-from lakerunner.services.admin import administered, inspected, organization
-from lakerunner.services.checks.finding import Lake
-from lakerunner.services.drawn import drawn, for_terminal
-from lakerunner.services.ground import store_address
-from lakerunner.services.progress import progress
-from lakerunner.services.repair.lost import Tools, find_lost, units_of
-from lakerunner.services.repair.mend import Mended, mend
-from lakerunner.services.sweeper import this_process
 from lakerunner.settings import Settings
 
+if TYPE_CHECKING:
+    from lakerunner.services.repair.mend import Mended
+
 WHOLE, NOT_ALL, USAGE, UNREACHABLE = 0, 1, 2, 3
+
+
+@click.command(epilog=EPILOG)
+@home_option
+@store_option
+@click.option("--org", help="Only this organization, by id or name; default: all.")
+@click.option("--dry-run", is_flag=True, help="Show what would be repaired; change nothing.")
+@json_option
+def repair(org: str | None, home: Path | None, store: str | None, **options: Any) -> None:
+    """Restore lost and damaged segments from raw objects. It may run beside all services.
+
+    Reads every file of every live segment, as `lakerunner fsck --deep` does. For each one that is missing or damaged,
+    it ingests the raw objects again and restores exactly the rows that are missing; rollups, text indexes and other
+    side files are made again. If it is killed, run it again.
+
+    \b
+    lakerunner repair --dry-run           what would be repaired
+    lakerunner repair --org acme          one organization
+
+    \b
+    Exit codes: 0 all is whole, 1 not all could be repaired (the lines say why), 2 wrong usage, 3 the store or the
+    index is away, or another repair is running.
+    """
+    settings = settings_of({"home": home, "store": store})
+    sys.exit(run_repair(settings, RepairRequest(org, **options), sys.stdout, sys.stderr))
 
 
 @dataclass(frozen=True)
@@ -47,16 +60,26 @@ class RepairRequest:
 
 
 def run_repair(settings: Settings, request: RepairRequest, output: TextIO, errors: TextIO) -> int:
-    """Return the exit code."""
+    """Return the exit code. One repair of a lake runs at a time."""
+    from lakerunner.objects.open import shared_store
+    from lakerunner.services.admin import administered, inspected, organization
+    from lakerunner.services.checks.finding import Lake
+    from lakerunner.services.ground import store_address
+    from lakerunner.services.repair.repairing import repair_lake
+    from lakerunner.services.sweeper import this_process
+
     arm(settings.failpoint)
     mended: list[Mended] = []
+    opened = inspected if request.dry_run else administered
     try:
-        with _index_of(settings, request) as index, index.inspect.repairing(this_process()) as alone:
+        with opened(settings) as index, index.inspect.repairing(this_process()) as alone:
             if not alone:
                 raise Unavailable("another repair of this lake is running: wait for its end")
             with _progress(errors) as say, TemporaryDirectory(prefix="lakerunner-repair-") as at:
                 lake = Lake(index, shared_store(store_address(settings)), Path(at), say)
-                for one in _repaired(_tools(settings, request, lake), request):
+                named = request.organization
+                whose = [organization(index, named)] if named else index.organizations.all()
+                for one in repair_lake(settings, lake, whose, dry_run=request.dry_run):
                     mended.append(one)
                     if not request.json:
                         output.write(f"{drawn(one.line)}\n")
@@ -73,36 +96,14 @@ def run_repair(settings: Settings, request: RepairRequest, output: TextIO, error
 
 def _progress(errors: TextIO) -> AbstractContextManager[Callable[[str], None]]:
     """For people who wait at a terminal."""
+    from lakerunner.commands.terminal.progress import progress
+
     return progress(errors) if errors.isatty() else nullcontext(lambda _: None)
 
 
-def _index_of(settings: Settings, request: RepairRequest) -> AbstractContextManager[Index]:
-    return inspected(settings) if request.dry_run else administered(settings)
-
-
-def _tools(settings: Settings, request: RepairRequest, lake: Lake) -> Tools:
-    return Tools(
-        lake,
-        IngestLimits(
-            settings.object_max_bytes, settings.task_max_bytes, settings.failpoint, settings.bad_lines_max_share
-        ),
-        CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint),
-        read_mapping_file(settings.mapping_file),
-        request.dry_run,
-    )
-
-
-def _repaired(tools: Tools, request: RepairRequest) -> Iterator[Mended]:
-    index = tools.lake.index
-    named = request.organization
-    for one in [organization(index, named)] if named else index.organizations.all():
-        lost = find_lost(tools.lake, one)
-        damaged = frozenset(found.segment.id for found in lost if not found.whole_file)
-        for unit in units_of(one, lost):
-            yield mend(tools, unit, damaged)
-
-
 def _show_end(mended: list[Mended], request: RepairRequest, output: TextIO) -> None:
+    from lakerunner.commands.terminal.show import show_document
+
     done = [one for one in mended if one.changed]
     segments = sum(len(one.unit.lost) for one in done)
     rows = sum(one.rows for one in done)
@@ -114,8 +115,7 @@ def _show_end(mended: list[Mended], request: RepairRequest, output: TextIO) -> N
             "dry_run": request.dry_run,
             "segments": [_entry(one) for one in mended],
         }
-        text = orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
-        output.write(for_terminal(text, output) + "\n")
+        show_document(document, output)
         return
     if not mended:
         output.write("nothing to repair\n")

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from lakerunner.api.formats.series_rows import warm
 from lakerunner.cli import cli
+from lakerunner.commands.terminal.plot import Line, plot, short
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.labels import NAME
 from lakerunner.model.time import TimeRange
@@ -22,7 +23,6 @@ from lakerunner.query.metrics.answer import Group
 from lakerunner.query.metrics.reads import Read
 from lakerunner.series.histograms.histogram import Buckets, Histogram
 from lakerunner.series.values import Steps, Vector
-from lakerunner.services.plot import Line, plot, short
 from suites.metrics_lake import MemoryLake, ScriptedLake, ScriptedMetrics, metrics_server, sample_lake
 
 NOW = 1_794_823_890_000

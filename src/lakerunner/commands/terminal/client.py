@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import ssl
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -20,8 +21,13 @@ import orjson
 from lakerunner.api.tls import pinning, trusting
 from lakerunner.model.errors import LakerunnerError, Unavailable, error_from
 from lakerunner.services.home import ADDRESS, CERTIFICATE, NoLake, holder_of, token_in
-from lakerunner.services.http_client import httpx
 from lakerunner.settings import Settings
+
+# httpx's own command line imports rich and pygments, a third of the time that `lakerunner promql` takes to start. httpx
+# does without it where it cannot be imported.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+
+import httpx  # noqa: E402 after the line above
 
 _ROW = b'data: {"type":"result","data":'
 _DEGRADED = "lakerunner-degraded"

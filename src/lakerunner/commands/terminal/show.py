@@ -14,10 +14,10 @@ from typing import Any, TextIO
 
 import orjson
 
+from lakerunner.commands.terminal.client import Digits, Ended, OnProgress, Output, Row, Rows
+from lakerunner.model.drawn import drawn, for_terminal
 from lakerunner.model.errors import Corrupt, LakerunnerError, UserError
 from lakerunner.model.plural import plural
-from lakerunner.services.client import Digits, Ended, OnProgress, Output, Row, Rows
-from lakerunner.services.drawn import drawn, for_terminal
 
 TABLE_ROWS = 10_000
 
@@ -33,7 +33,7 @@ def table_rows(answer: Rows) -> list[Row]:
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Row], output: TextIO) -> None:
-    from lakerunner.services.tables import print_table
+    from lakerunner.commands.terminal.tables import print_table
 
     cells = [[_cell(row.get(name)) for name in columns] for row in rows]
     numeric = [all(_is_number(row.get(name)) for row in rows) for name in columns]
@@ -59,19 +59,9 @@ def show_ndjson(answer: Rows, output: Output) -> None:
         output.flush()
 
 
-def show_work(answer: dict[str, Any], form: str, output: TextIO) -> None:
-    if form == "json":
-        output.write(for_terminal(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode(), output) + "\n")
-        return
-    works = [{**one, "segments": len(one["segments"])} for one in answer["work"]]
-    if works:
-        shown = ["id", "work", "state", "attempts", "signal", "tier", "collector", "segments", "next_at", "reason"]
-        show_rows(shown, works, output)
-    if answer["segments"]:
-        show_rows(["id", "signal", "tier", "collector", "start", "rows", "reason"], answer["segments"], output)
-    waiting = sum(one["state"] == "waiting" for one in works)
-    segments = plural(len(answer["segments"]), "segment")
-    output.write(f"{waiting} waiting, {len(works) - waiting} set aside, {segments} set aside\n")
+def show_document(value: object, output: TextIO) -> None:
+    """Write a value as JSON: exact where it is redirected, drawn where a person reads it."""
+    output.write(for_terminal(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode(), output) + "\n")
 
 
 def warn(ended: Ended, say: Callable[[str], None]) -> None:

@@ -19,17 +19,17 @@ from isal import igzip
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from lakerunner.commands.terminal.client import Client, Query
+from lakerunner.commands.terminal.show import show_rows
 from lakerunner.demo.shop import Shop, Truth
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import METRICS, SIGNALS
 from lakerunner.model.source import RAW_PREFIX, SourceState
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
-from lakerunner.services.client import Client, Query
 from lakerunner.services.ground import now_ns
 from lakerunner.services.home import CERTIFICATE
 from lakerunner.services.parts import Parts
-from lakerunner.services.show import show_rows
 
 COLLECTOR = "demo"
 _STEP_NS = 10 * SECOND_NS

@@ -1,66 +1,18 @@
-"""`lakerunner orgs` and `lakerunner keys`: organizations, and who may do what in them. (docs/formats/keys.md)"""
+"""`lakerunner keys`: who may do what in an organization. (docs/formats/keys.md)"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from lakerunner.commands.options import home as home_option
-from lakerunner.commands.options import settings_of
-from lakerunner.model.caller import Role, roles_named
+from lakerunner.commands.options import home_option, settings_of
+from lakerunner.model.caller import Role, in_order, roles_named
 
-
-@click.group()
-def orgs() -> None:
-    """Manage organizations, the owners of telemetry. The path of a raw object has an id or name: otel-raw/{org}/..."""
-
-
-@orgs.command("create")
-@click.argument("name")
-@click.option("--id", "id_", help="UUID of the organization; default: a new one.")
-@home_option
-def create_org(name: str, id_: str | None, home: Path | None) -> None:
-    """Create an organization and print its id."""
-    from lakerunner.services.admin import administered, create_organization
-
-    with administered(settings_of({"home": home}), create=True) as index:
-        click.echo(create_organization(index, name, id_).id)
-
-
-@orgs.command("list")
-@home_option
-def list_orgs(home: Path | None) -> None:
-    """List id and name of every organization."""
-    from lakerunner.services.admin import inspected
-
-    with inspected(settings_of({"home": home})) as index:
-        for one in index.organizations.all():
-            click.echo(f"{one.id}  {one.name}")
-
-
-@orgs.command("limit")
-@click.argument("name")
-@click.option(
-    "--queries-per-second",
-    "rate",
-    type=click.FloatRange(0),
-    help="Most queries per second; 0: the setting org_queries_per_second.",
-)
-@click.option(
-    "--concurrent", type=click.IntRange(0), help="Most queries at the same time; 0: the setting org_concurrent_queries."
-)
-@home_option
-def limit_org(name: str, rate: float | None, concurrent: int | None, home: Path | None) -> None:
-    """Limit the queries of an organization; more queries get HTTP status 429. A limit that is not given stays.
-
-    Running services apply it within LAKERUNNER_KEY_CACHE_SECONDS.
-    """
-    from lakerunner.services.admin import administered, limit_organization, organization, share_line
-
-    with administered(settings_of({"home": home})) as index:
-        click.echo(share_line(limit_organization(index, organization(index, name), rate, concurrent)))
+if TYPE_CHECKING:
+    from lakerunner.index.keys import ApiKey
 
 
 @click.group()
@@ -103,7 +55,7 @@ def create_key(name: str, roles: tuple[str, ...], org: str, home: Path | None) -
 @home_option
 def list_keys(org: str, home: Path | None) -> None:
     """List the keys with their roles and when they were created, rotated and revoked (UTC)."""
-    from lakerunner.services.admin import inspected, key_line, organization
+    from lakerunner.services.admin import inspected, organization
 
     with inspected(settings_of({"home": home})) as index:
         keys = index.keys.list(organization(index, org).id)
@@ -146,3 +98,19 @@ def revoke_key(name: str, org: str, home: Path | None) -> None:
 
     with administered(settings_of({"home": home})) as index:
         index.keys.revoke(organization(index, org).id, name)
+
+
+def key_line(key: ApiKey, now: datetime) -> str:
+    """One key for people; times are UTC."""
+    parts = [key.name, ",".join(in_order(key.roles)), f"made {_minute(key.created_at)}"]
+    if key.rotated_at:
+        parts.append(f"rotated {_minute(key.rotated_at)}")
+    if key.previous_until and not key.revoked_at and now < key.previous_until:
+        parts.append(f"old secret works until {_minute(key.previous_until)}")
+    if key.revoked_at:
+        parts.append(f"revoked {_minute(key.revoked_at)}")
+    return "  ".join(parts)
+
+
+def _minute(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"

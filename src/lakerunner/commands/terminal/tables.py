@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lakerunner.services.drawn import drawn
+from lakerunner.model.drawn import drawn
 
 _PAGE_COLUMNS = 200  # where there is no terminal
 _NARROW = 12  # a column may be folded to this width; when that does not fit either, rows are shown one by one

@@ -6,7 +6,9 @@ Lines are edited and kept by readline; their history is the user's own (mode 060
 from __future__ import annotations
 
 import os
+import re
 import readline
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,14 +16,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from types import FrameType
 
+from lakerunner.commands.terminal.ask_sql import BINARY, FORMS, Asking, ask
+from lakerunner.commands.terminal.client import Client
+from lakerunner.commands.terminal.show import error_text, show_rows
+from lakerunner.model.drawn import drawn
 from lakerunner.model.errors import LakerunnerError, UserError
-from lakerunner.services.ask import BINARY, FORMS, Asking, ask
-from lakerunner.services.client import Client
-from lakerunner.services.drawn import drawn
-from lakerunner.services.interrupt import Interrupt
-from lakerunner.services.show import error_text, show_rows
-from lakerunner.services.statements import ends_inside, split_statements
 
 HISTORY_LINES = 2000
 HELP = r"""SELECT ...;       run a query; it ends with a semicolon and may have many lines
@@ -33,6 +34,17 @@ HELP = r"""SELECT ...;       run a query; it ends with a semicolon and may have 
 \q                quit (so does Ctrl-D)
 
 Ctrl-C stops the running query, or clears the input. Tab completes names."""
+
+# What may hold a semicolon that ends nothing, a semicolon that does, or anything else.
+_PIECES = re.compile(
+    r"""
+    (?P<open>'(?:[^']|'')*\Z | "(?:[^"]|"")*\Z | /\*(?:(?!\*/).)*\Z)
+    | '(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/
+    | (?P<end>;)
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
 class Prompt:
@@ -131,6 +143,55 @@ class Prompt:
 
     def _quit(self, _argument: str) -> None:
         raise EOFError
+
+
+def split_statements(text: str) -> tuple[list[str], str]:
+    """Split lines as they are typed into whole statements, without their semicolons, and the rest of the text. A
+    statement ends with a `;` that stands outside of texts and comments."""
+    whole, began = [], 0
+    for piece in _PIECES.finditer(text):
+        if piece["end"]:
+            statement = text[began : piece.start()].strip()
+            if statement:
+                whole.append(statement)
+            began = piece.end()
+    return whole, text[began:]
+
+
+def ends_inside(text: str) -> bool:
+    """Whether a text, a quoted name or a comment goes on at the end."""
+    return any(piece["open"] for piece in _PIECES.finditer(text))
+
+
+class Interrupt:
+    """Ctrl-C, heard where there is something to stop: it raises KeyboardInterrupt once for each `hear`, and is
+    forgotten between times, so that no second one, pressed while the first is dealt with, ends what should go on.
+
+    `hear` is called inside the `try` that catches it, and `forget` at its end.
+    """
+
+    def __init__(self) -> None:
+        self._heard = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """In the main thread; before and after, Ctrl-C means what it did."""
+        before = signal.signal(signal.SIGINT, self._pressed)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def hear(self) -> None:
+        self._heard = True
+
+    def forget(self) -> None:
+        self._heard = False
+
+    def _pressed(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._heard:
+            self._heard = False
+            raise KeyboardInterrupt
 
 
 def history_path(environment: Mapping[str, str]) -> Path:

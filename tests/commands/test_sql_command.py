@@ -15,13 +15,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakerunner.cli import cli
+from lakerunner.commands.terminal import show
+from lakerunner.commands.terminal.ask_sql import parameters
+from lakerunner.commands.terminal.client import Client, Query
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.time import TimeRange
 from lakerunner.query.account import Account, Missing
-from lakerunner.services import show
-from lakerunner.services.ask import parameters
-from lakerunner.services.client import Client, Query
 from lakerunner.services.home import Home
 from query.sample_lake import FULL_SHRED, NOW, OWN, START, Lake, Record, random_records
 from servers.lake import LAKERUNNER, clean_environment
