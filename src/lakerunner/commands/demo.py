@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from lakerunner.commands.options import EPILOG
 from lakerunner.commands.up import process_options, settings_to_run
+from lakerunner.model.errors import UserError
 
 
 @click.command(epilog=EPILOG)
@@ -41,9 +43,11 @@ from lakerunner.commands.up import process_options, settings_to_run
 )
 def demo(once: bool, minutes: int, rate: float, seed: int, **options: Any) -> None:
     """Run `up` with generated telemetry of a shop: ten services, one incident, example questions with answers."""
-    from lakerunner.commands.demo_shop import Demo
+    if find_spec("lakerunner_demo") is None:
+        raise UserError("the demo shop is not installed: run `pip install 'lakerunner[demo]'`")
     from lakerunner.commands.terminal.screen import TerminalScreen
     from lakerunner.services.run import UP, run_parts
+    from lakerunner_demo.run import Demo
 
     shop = Demo(seed=seed, rate=rate, minutes=minutes, once=once)
     sys.exit(run_parts(settings_to_run(options, UP, level="warning"), UP, TerminalScreen(sys.stdout), shop.run))

@@ -14,12 +14,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lakerunner.demo.flows import CONSUMER, SERVER, Node
-from lakerunner.demo.noise import I64, U64
-from lakerunner.demo.services import Pod
-from lakerunner.demo.stream import Traffic, chunks
-from lakerunner.demo.visits import FLOW_NODES
 from lakerunner.model.time import MINUTE_NS, SECOND_NS, TimeRange
+from lakerunner_demo.flows import CONSUMER, SERVER, Node
+from lakerunner_demo.noise import I64, U64
+from lakerunner_demo.services import Pod
+from lakerunner_demo.stream import Traffic, chunks
+from lakerunner_demo.visits import FLOW_NODES
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 _BOUNDS_NS = np.array([round(bound * SECOND_NS) for bound in BOUNDS_S], np.int64)

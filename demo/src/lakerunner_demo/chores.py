@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakerunner.demo.flows import State
-from lakerunner.demo.lines import Line, debug, error, info, number, warn
-from lakerunner.demo.noise import I64, U64, below, draw
-from lakerunner.demo.schedule import Schedule
-from lakerunner.demo.services import BAD_PAYMENT_VERSION, SERVICE_INDEX, SERVICES, resource_codes, service_named
-from lakerunner.demo.sites import Site
-from lakerunner.demo.wire import Value
 from lakerunner.model.time import HOUR_NS, SECOND_NS, TimeRange
+from lakerunner_demo.flows import State
+from lakerunner_demo.lines import Line, debug, error, info, number, warn
+from lakerunner_demo.noise import I64, U64, below, draw
+from lakerunner_demo.schedule import Schedule
+from lakerunner_demo.services import BAD_PAYMENT_VERSION, SERVICE_INDEX, SERVICES, resource_codes, service_named
+from lakerunner_demo.sites import Site
+from lakerunner_demo.wire import Value
 
 _GOOD = service_named("payment").version
 _MOST_PODS = 8

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakerunner.demo.facts import Facts
-from lakerunner.demo.flows import CLIENT, CONSUMER, PRODUCER, SERVER, Node, State
-from lakerunner.demo.lines import double, number
-from lakerunner.demo.noise import I64
-from lakerunner.demo.records import Records, as_column
-from lakerunner.demo.services import NAMESPACE, service_named
-from lakerunner.demo.visits import FLOW_NODES, Played, Visits
-from lakerunner.demo.wire import (
+from lakerunner.model.time import TimeRange
+from lakerunner_demo.facts import Facts
+from lakerunner_demo.flows import CLIENT, CONSUMER, PRODUCER, SERVER, Node, State
+from lakerunner_demo.lines import double, number
+from lakerunner_demo.noise import I64
+from lakerunner_demo.records import Records, as_column
+from lakerunner_demo.services import NAMESPACE, service_named
+from lakerunner_demo.visits import FLOW_NODES, Played, Visits
+from lakerunner_demo.wire import (
     FIXED32,
     FIXED64,
     VARINT,
@@ -34,7 +35,6 @@ from lakerunner.demo.wire import (
     tag,
     varint,
 )
-from lakerunner.model.time import TimeRange
 
 GRPC_OK, GRPC_DEADLINE, GRPC_PRECONDITION, GRPC_UNAVAILABLE = 0, 4, 9, 14
 _START, _END = Hole("start", Form.BYTES), Hole("end", Form.BYTES)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lakerunner.demo.noise import I64, U64, below, draw
-from lakerunner.demo.wire import (
+from lakerunner_demo.noise import I64, U64, below, draw
+from lakerunner_demo.wire import (
     Column,
     Form,
     Hole,

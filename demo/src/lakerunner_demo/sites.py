@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakerunner.demo.lines import LINES, Line
-from lakerunner.demo.services import service_named
-from lakerunner.demo.wire import (
+from lakerunner.model.fingerprint import digest64
+from lakerunner_demo.lines import LINES, Line
+from lakerunner_demo.services import service_named
+from lakerunner_demo.wire import (
     FIXED32,
     FIXED64,
     VARINT,
@@ -26,7 +27,6 @@ from lakerunner.demo.wire import (
     tag,
     varint,
 )
-from lakerunner.model.fingerprint import digest64
 
 _TIME, _OBSERVED = Hole("time", Form.BYTES), Hole("observed", Form.BYTES)
 _TRACE_ID, _SPAN_ID = Hole("trace_id", Form.BYTES), Hole("span_id", Form.BYTES)

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from lakerunner.demo import metrics, stream
-from lakerunner.demo.records import joined, request_of
-from lakerunner.demo.schedule import Incident, Schedule
-from lakerunner.demo.stream import Traffic
-from lakerunner.demo.truth import Truth, tell_truth
-from lakerunner.demo.visits import MOST_PER_SECOND
 from lakerunner.model.errors import UserError
 from lakerunner.model.fingerprint import digest64
 from lakerunner.model.signal import LOGS, METRICS, signal_named
 from lakerunner.model.time import MAX_NS, SECOND_NS, TimeRange
+from lakerunner_demo import metrics, stream
+from lakerunner_demo.records import joined, request_of
+from lakerunner_demo.schedule import Incident, Schedule
+from lakerunner_demo.stream import Traffic
+from lakerunner_demo.truth import Truth, tell_truth
+from lakerunner_demo.visits import MOST_PER_SECOND
 
 __all__ = ["Batch", "Incident", "Shop", "Truth"]
 

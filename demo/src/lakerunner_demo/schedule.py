@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakerunner.demo.noise import I64, below, draw
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, TimeRange
+from lakerunner_demo.noise import I64, below, draw
 
 ROLLOUT_NS = 4 * HOUR_NS  # every service but payment is released anew this often
 FULL = 1000  # intensity at the height of an incident

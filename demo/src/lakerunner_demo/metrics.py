@@ -20,14 +20,14 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
 )
 
-from lakerunner.demo.flows import State
-from lakerunner.demo.gauges import Instrument, Kind, Reading, readings
-from lakerunner.demo.records import SCOPE_VERSION
-from lakerunner.demo.services import SERVICES, Pod, resource_codes
-from lakerunner.demo.spans import grpc_status, http_status, rpc_service
-from lakerunner.demo.stream import Traffic
-from lakerunner.demo.tally import BOUNDS_S, Ended, Series, Tally, ended, merged, release_of, still_live, tally, totals
 from lakerunner.model.time import SECOND_NS, TimeRange
+from lakerunner_demo.flows import State
+from lakerunner_demo.gauges import Instrument, Kind, Reading, readings
+from lakerunner_demo.records import SCOPE_VERSION
+from lakerunner_demo.services import SERVICES, Pod, resource_codes
+from lakerunner_demo.spans import grpc_status, http_status, rpc_service
+from lakerunner_demo.stream import Traffic
+from lakerunner_demo.tally import BOUNDS_S, Ended, Series, Tally, ended, merged, release_of, still_live, tally, totals
 
 EXPORT_NS = 15 * SECOND_NS
 SCALE = 3

@@ -12,10 +12,10 @@ from enum import Enum
 
 import numpy as np
 
-from lakerunner.demo.noise import wave
-from lakerunner.demo.schedule import FULL, Schedule
-from lakerunner.demo.services import BAD_PAYMENT_VERSION, SERVICE_INDEX, Pod
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
+from lakerunner_demo.noise import wave
+from lakerunner_demo.schedule import FULL, Schedule
+from lakerunner_demo.services import BAD_PAYMENT_VERSION, SERVICE_INDEX, Pod
 
 POOL_SIZE = 50
 _MIB = 1 << 20

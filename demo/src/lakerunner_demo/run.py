@@ -1,4 +1,4 @@
-"""The demo: a shop's telemetry as raw OTLP files, ingested before your eyes, then questions whose answers are known.
+"""Run the demo: a shop's telemetry as raw OTLP files, ingested before your eyes, then questions with known answers.
 
 The shop is the same for the same seed and opening time, which `HOME/demo.json` keeps, with how far it was written: a
 second run goes on from there. The truth comes from the generator, so every answer of the lake is checked.
@@ -21,7 +21,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from lakerunner.commands.terminal.client import Client, Query
 from lakerunner.commands.terminal.show import show_rows
-from lakerunner.demo.shop import Shop, Truth
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import METRICS, SIGNALS
@@ -30,6 +29,7 @@ from lakerunner.model.time import MINUTE_NS, SECOND_NS
 from lakerunner.services.ground import now_ns
 from lakerunner.services.home import CERTIFICATE
 from lakerunner.services.parts import Parts
+from lakerunner_demo.shop import Shop, Truth
 
 COLLECTOR = "demo"
 _STEP_NS = 10 * SECOND_NS

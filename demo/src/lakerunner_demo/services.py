@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from lakerunner.demo.noise import I64, draw_one
-from lakerunner.demo.wire import Value, constant, key_values, nested
+from lakerunner_demo.noise import I64, draw_one
+from lakerunner_demo.wire import Value, constant, key_values, nested
 
 NAMESPACE = "shop"
 SDK_VERSIONS = {

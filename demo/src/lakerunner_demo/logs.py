@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lakerunner.demo.chores import written
-from lakerunner.demo.facts import Facts
-from lakerunner.demo.noise import I64, U64, below, draw
-from lakerunner.demo.records import Records, as_column
-from lakerunner.demo.schedule import Schedule
-from lakerunner.demo.sites import SITES, Site
-from lakerunner.demo.visits import Played, Visits
-from lakerunner.demo.wire import Column, Hole, encode, fixed_column
 from lakerunner.model.time import TimeRange
+from lakerunner_demo.chores import written
+from lakerunner_demo.facts import Facts
+from lakerunner_demo.noise import I64, U64, below, draw
+from lakerunner_demo.records import Records, as_column
+from lakerunner_demo.schedule import Schedule
+from lakerunner_demo.sites import SITES, Site
+from lakerunner_demo.visits import Played, Visits
+from lakerunner_demo.wire import Column, Hole, encode, fixed_column
 
 _COLLECTED_WITHIN_NS = 40_000_000
 

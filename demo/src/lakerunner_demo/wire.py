@@ -19,13 +19,13 @@ from string import Formatter
 import numpy as np
 from numpy.typing import NDArray
 
-from lakerunner.demo.noise import I64, U64, Mask
 from lakerunner.model.protobuf import DELIMITED as DELIMITED
 from lakerunner.model.protobuf import FIXED32 as FIXED32
 from lakerunner.model.protobuf import FIXED64 as FIXED64
 from lakerunner.model.protobuf import VARINT as VARINT
 from lakerunner.model.protobuf import tag as tag
 from lakerunner.model.protobuf import varint as varint
+from lakerunner_demo.noise import I64, U64, Mask
 
 Bytes = NDArray[np.uint8]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lakerunner.demo.logs import Rows, chore_rows, log_rows
-from lakerunner.demo.records import Records, joined
-from lakerunner.demo.schedule import Schedule
-from lakerunner.demo.spans import SpanRows, span_rows
-from lakerunner.demo.visits import LONGEST_NS, Visits, visits
 from lakerunner.model.signal import LOGS
 from lakerunner.model.time import SECOND_NS, TimeRange
+from lakerunner_demo.logs import Rows, chore_rows, log_rows
+from lakerunner_demo.records import Records, joined
+from lakerunner_demo.schedule import Schedule
+from lakerunner_demo.spans import SpanRows, span_rows
+from lakerunner_demo.visits import LONGEST_NS, Visits, visits
 
 _CHUNK_REQUESTS = 8192  # played at once: enough for numpy, few enough to stay small
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lakerunner.demo.noise import I64, U64
-from lakerunner.demo.services import Pod
-from lakerunner.demo.wire import DELIMITED, constant, nested, tag, varint
+from lakerunner_demo.noise import I64, U64
+from lakerunner_demo.services import Pod
+from lakerunner_demo.wire import DELIMITED, constant, nested, tag, varint
 
 _FIELD_1 = tag(1, DELIMITED)
 _FIELD_2 = tag(2, DELIMITED)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 
-from lakerunner.demo.flows import State
-from lakerunner.demo.wire import Form, Hole, Value
+from lakerunner_demo.flows import State
+from lakerunner_demo.wire import Form, Hole, Value
 
 OK, REFUSED, ERROR = State.OK, State.REFUSED, State.ERROR
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lakerunner.demo.lines import Severity
-from lakerunner.demo.stream import Traffic, chunks
 from lakerunner.model.time import TimeRange
+from lakerunner_demo.lines import Severity
+from lakerunner_demo.stream import Traffic, chunks
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from lakerunner.demo.flows import CONSUMER, FLOWS, Flow, Node, Outcome, State
-from lakerunner.demo.noise import I64, SPREAD_UNIT, U64, below, draw, spread, wave
-from lakerunner.demo.schedule import FULL, Schedule
-from lakerunner.demo.services import resource_codes, service_named
 from lakerunner.model.time import MINUTE_NS, SECOND_NS
+from lakerunner_demo.flows import CONSUMER, FLOWS, Flow, Node, Outcome, State
+from lakerunner_demo.noise import I64, SPREAD_UNIT, U64, below, draw, spread, wave
+from lakerunner_demo.schedule import FULL, Schedule
+from lakerunner_demo.services import resource_codes, service_named
 
 LONGEST_NS = 15 * SECOND_NS
 MOST_PER_SECOND = 1 << 20
