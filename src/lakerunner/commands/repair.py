@@ -65,7 +65,7 @@ def run_repair(settings: Settings, request: RepairRequest, output: TextIO, error
     from lakerunner.services.admin import administered, inspected, organization
     from lakerunner.services.checks.finding import Lake
     from lakerunner.services.ground import store_address
-    from lakerunner.services.repair.repairing import repair_lake
+    from lakerunner.services.repair.mend import repair_lake
     from lakerunner.services.sweeper import this_process
 
     arm(settings.failpoint)

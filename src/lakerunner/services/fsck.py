@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
 
 from lakerunner.bus.backlog import backlog
 from lakerunner.index.index import Index
+from lakerunner.index.inspect import Tier
 from lakerunner.model.organization import Organization
 from lakerunner.model.plural import plural
 from lakerunner.model.retention import parse_retention
+from lakerunner.model.segment import Segment
+from lakerunner.pipeline.rollup.work import RollupWork, recomputed
 from lakerunner.services.checks.doubles import check_equal_rows, check_inputs
 from lakerunner.services.checks.files import check_files
 from lakerunner.services.checks.finding import NOTE, Finding, Findings, Lake, Scope
 from lakerunner.services.checks.queues import check_bus, check_outbox, check_sources, check_work
-from lakerunner.services.checks.recompute import recomputing
 from lakerunner.services.checks.strays import check_strays, check_unowned
-from lakerunner.services.checks.windows import Horizon, check_rolled, check_windows
+from lakerunner.services.checks.windows import Horizon, Pick, Recompute, check_rolled, check_windows
 from lakerunner.services.ground import now_ns
 from lakerunner.settings import Settings
 
@@ -84,3 +90,15 @@ def _check_unplaced(index: Index, found: Findings) -> None:
         what = f"{plural(count, 'raw object')} of an unknown organization"
         to_do = "create it with `lakerunner orgs create`, then run `lakerunner objects --retry`"
         found.add(Finding("sources", NOTE, "", what, "lrdb.source_objects", to_do))
+
+
+def recomputing(lake: Lake) -> Recompute:
+    """Return a function that makes the windows of a segment as pipeline/rollup does, without writing them."""
+
+    def recompute(tier: Tier, target_ms: int, segment: Segment, pick: Pick) -> pa.Table:
+        work = RollupWork(tier.organization, tier.collector, tier.frequency_ms, target_ms, (segment,), (segment,))
+        work = replace(work, sources=tuple(pick(work.span)))
+        with TemporaryDirectory(dir=lake.directory) as directory:
+            return recomputed(work, lake.store, Path(directory))
+
+    return recompute

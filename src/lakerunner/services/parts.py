@@ -28,8 +28,7 @@ from lakerunner.index.tending import Retry
 from lakerunner.model.caller import EVERY_ROLE, Caller, Share
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.objects.hurrying import HurryingStore
-from lakerunner.objects.open import StoreAddress, open_store
+from lakerunner.objects.open import HurryingStore, StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.job import probe
 from lakerunner.query.assign import UnitSize

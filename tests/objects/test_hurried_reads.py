@@ -10,8 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lakerunner.model.errors import Absent, Unavailable
-from lakerunner.objects.hurrying import HurryingStore
-from lakerunner.objects.open import StoreAddress, open_store
+from lakerunner.objects.open import HurryingStore, StoreAddress, open_store
 
 RETRIES = 2
 NOT_THERE = b"<?xml version='1.0'?><Error><Code>NoSuchKey</Code><Message>no</Message></Error>"

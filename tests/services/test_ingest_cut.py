@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lakerunner.index.sources import Attempts, Identity
 from lakerunner.model.source import SourceObject
-from lakerunner.services.attempts import cut
+from lakerunner.services.ingest import cut
 
 LIMIT = 3
 
