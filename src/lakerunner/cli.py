@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from io import TextIOWrapper
 
@@ -14,9 +15,8 @@ from lakerunner.commands.options import EPILOG
 from lakerunner.model.drawn import drawn
 from lakerunner.model.errors import LakerunnerError, in_full
 
-_SERVICES = ("pubsub", "boxer", "ingest", "compact", "rollup", "sweeper", "query-api", "query-worker")
 _MODULES = {  # of lakerunner.commands, by command
-    **dict.fromkeys(_SERVICES, "up"),
+    **dict.fromkeys(("pubsub", "boxer", "ingest", "compact", "rollup", "sweeper", "query-api", "query-worker"), "up"),
     "backfill": "backfill",
     "backup": "backup",
     "cardinality": "cardinality",
@@ -39,22 +39,23 @@ _MODULES = {  # of lakerunner.commands, by command
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk is: nobody's bug
 
 
-class _Commands(click.Group):
-    """Load a command when it is called, from the attribute of its module that has its name."""
+class _Commands(Mapping[str, click.Command]):
+    """The commands by name, each loaded when it is looked up: the attribute of its module that has its name."""
 
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        return sorted(_MODULES)
-
-    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
-        if name not in _MODULES:
-            return None
+    def __getitem__(self, name: str) -> click.Command:
         module = import_module(f"lakerunner.commands.{_MODULES[name]}")
         command: click.Command = getattr(module, name.replace("-", "_"))
         return command
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULES)
+
+    def __len__(self) -> int:
+        return len(_MODULES)
+
 
 @click.group(
-    cls=_Commands,
+    commands=_Commands(),
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

@@ -8,6 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
+
+from lakerunner.cli import cli
 
 HEAVY = ("pyarrow", "numba", "numpy", "duckdb", "pyspark", "sqlglot", "starlette", "uvicorn", "rich", "pygments")
 _RUN = """
@@ -43,3 +46,9 @@ def test_no_engine_is_imported(arguments: list[str], code: int) -> None:
     assert ended == code, run.stderr
     assert [name for name in HEAVY if name in modules] == []
     assert ("httpx" in modules) == bool(code)
+
+
+def test_the_name_of_a_command_that_is_misspelt_is_shown() -> None:
+    result = CliRunner().invoke(cli, ["staus"])
+    assert result.exit_code == 2
+    assert "Error: No such command 'staus'. Did you mean 'status'?\n" in result.output

@@ -9,7 +9,7 @@ import pytest
 
 from lakerunner import cli
 from lakerunner.commands.objects import show_objects, show_rejects
-from lakerunner.commands.terminal.client import Row
+from lakerunner.commands.terminal.answers import Row
 from lakerunner.commands.terminal.show import DrawnOutput, show_rows
 from lakerunner.model.drawn import drawn, for_terminal
 from lakerunner.model.errors import UserError

@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 
 from lakerunner.cli import cli
 from lakerunner.commands.terminal import show
+from lakerunner.commands.terminal.answers import Query
 from lakerunner.commands.terminal.ask_sql import parameters
-from lakerunner.commands.terminal.client import Client, Query
+from lakerunner.commands.terminal.client import Client
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.time import TimeRange

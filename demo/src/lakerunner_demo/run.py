@@ -19,7 +19,8 @@ from isal import igzip
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from lakerunner.commands.terminal.client import Client, Query
+from lakerunner.commands.terminal.answers import Query
+from lakerunner.commands.terminal.client import Client
 from lakerunner.commands.terminal.show import show_rows
 from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION

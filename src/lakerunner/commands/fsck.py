@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -73,6 +71,9 @@ class FsckRequest:
 
 def run_fsck(settings: Settings, request: FsckRequest, output: TextIO, errors: TextIO) -> int:
     """Return the exit code."""
+    import secrets
+    from tempfile import TemporaryDirectory
+
     from lakerunner.commands.terminal.progress import progress
     from lakerunner.objects.open import shared_store
     from lakerunner.services.admin import inspected, organization

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -15,7 +14,6 @@ import click
 from lakerunner.commands.options import EPILOG, home_option, json_option, settings_of, store_option
 from lakerunner.model.drawn import drawn
 from lakerunner.model.errors import Unavailable, UserError, in_full
-from lakerunner.model.failpoint import arm
 from lakerunner.model.plural import plural
 from lakerunner.settings import Settings
 
@@ -61,6 +59,9 @@ class RepairRequest:
 
 def run_repair(settings: Settings, request: RepairRequest, output: TextIO, errors: TextIO) -> int:
     """Return the exit code. One repair of a lake runs at a time."""
+    from tempfile import TemporaryDirectory
+
+    from lakerunner.model.failpoint import arm
     from lakerunner.objects.open import shared_store
     from lakerunner.services.admin import administered, inspected, organization
     from lakerunner.services.checks.finding import Lake

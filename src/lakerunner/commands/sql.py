@@ -65,8 +65,9 @@ def sql(home: Path | None, url: str | None, key: str | None, **options: Any) -> 
     \b
     Exit codes: 0 complete answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).
     """
+    from lakerunner.commands.terminal.answers import Query
     from lakerunner.commands.terminal.ask_sql import Asking, ask_once, parameters
-    from lakerunner.commands.terminal.client import Client, Query
+    from lakerunner.commands.terminal.client import Client
 
     text = query_text(options["query"], options["file"])
     query = Query(text or "", parameters(options["param"]), options["engine"], options["partial"])

@@ -13,7 +13,6 @@ import click
 
 from lakerunner.commands.options import EPILOG, home_option, settings_of, store_option
 from lakerunner.model.drawn import drawn
-from lakerunner.model.failpoint import arm
 from lakerunner.model.plural import plural
 from lakerunner.model.time import SECOND_NS
 from lakerunner.settings import Settings
@@ -47,6 +46,8 @@ def sweep(dry_run: bool, verbose: bool, force: bool, **options: Any) -> None:
     \b
     Exit codes: 0 done, 1 error or incomplete, 2 wrong usage, 3 another sweeper is running.
     """
+    from lakerunner.model.failpoint import arm
+
     settings = settings_of(options)
     arm(settings.failpoint)
     progress = Progress(_say, sys.stdout if verbose else None)

@@ -22,8 +22,9 @@ import click
 import orjson
 
 from lakerunner.api.time_range import time_range
+from lakerunner.commands.terminal.answers import Digits, Ended, OnProgress, broken_off
 from lakerunner.commands.terminal.ask_sql import INCOMPLETE
-from lakerunner.commands.terminal.client import Client, Digits, Ended, OnProgress, broken_off
+from lakerunner.commands.terminal.client import Client
 from lakerunner.commands.terminal.show import error_text, progress_bar, show_rows, warn
 from lakerunner.model.drawn import drawn, for_terminal
 from lakerunner.model.errors import LakerunnerError, UserError, error_from

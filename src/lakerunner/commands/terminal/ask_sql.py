@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from lakerunner.commands.terminal.client import Client, Ended, Output, Query
+from lakerunner.commands.terminal.answers import Ended, Output, Query
+from lakerunner.commands.terminal.client import Client
 from lakerunner.commands.terminal.show import (
     DrawnOutput,
     error_text,

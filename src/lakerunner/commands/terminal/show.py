@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import orjson
 
-from lakerunner.commands.terminal.client import Digits, Ended, OnProgress, Output, Row, Rows
+from lakerunner.commands.terminal.answers import Digits, Ended, OnProgress, Output, Row, Rows
 from lakerunner.model.drawn import drawn, for_terminal
 from lakerunner.model.errors import Corrupt, LakerunnerError, UserError
 from lakerunner.model.plural import plural
