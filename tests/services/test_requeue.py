@@ -9,10 +9,10 @@ import httpx
 import pytest
 from tending_lake import ACME, OTHER, Lake, segment
 
+from lakerunner.api.admin.work_api import WorkApi
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.api.work import WorkApi
 from lakerunner.bus.topics import SegmentsCommitted
 from lakerunner.commands.work import show_work
 from lakerunner.model.caller import EVERY_ROLE, Caller, Share

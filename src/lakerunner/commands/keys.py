@@ -81,7 +81,7 @@ def rotate_key(name: str, grace: str, org: str, home: Path | None) -> None:
     The old secret keeps working until --grace is over. If the key is rotated again before that, only the newest of the
     old secrets keeps working.
     """
-    from lakerunner.api.keys import grace_in
+    from lakerunner.api.admin.keys_api import grace_in
     from lakerunner.services.admin import administered, organization
 
     with administered(settings_of({"home": home})) as index:

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.http_protocol import Bounds
 from lakerunner.api.key_cache import Ages, KeyCache
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import is_loopback
 from lakerunner.api.tls import Certificate, trusting
-from lakerunner.api.worker_client import RemoteWorkers
+from lakerunner.api.workers.addresses import Addresses, lookups
+from lakerunner.api.workers.worker_client import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
 from lakerunner.index.index import Index

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.api.native_tags import known_keys
+from lakerunner.api.native.tags import known_keys
 from lakerunner.model.fingerprint import VALUES, field_fingerprints
 from lakerunner.model.signal import LOGS, METRICS, SCOPES, TRACES, SignalSpec
 from lakerunner.objects.open import StoreAddress, shared_store
