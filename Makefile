@@ -12,11 +12,11 @@ help: ## this list
 
 setup: $(STAMP) ## the environment in .venv, from the hashed lock
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml demo/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lakerunner needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . -e demo
 	@echo "compiling kernels, once: about a minute on two cores"
 	@$(BIN)/python -m lakerunner.services.warm
 	@touch $@
@@ -40,15 +40,15 @@ fuzz-promql: setup ## random queries beside a real Prometheus (make peers); QUER
 	@PYTHONPATH=tests $(BIN)/python -m fuzz.promql.run --queries $(or $(QUERIES),10000) --seed $(or $(SEED),1) $(if $(HTTP),--http) $(if $(NAMES),--names-at-once)
 
 check: setup ## ruff, mypy, import-linter; the size rules are tests/test_house.py
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src demo tests bench
+	$(BIN)/ruff check src demo tests bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest tests/test_house.py
 
 fix: setup ## format and mend what ruff can mend
-	$(BIN)/ruff format src tests bench
-	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src demo tests bench
+	$(BIN)/ruff check --fix src demo tests bench
 
 golden: setup ## rewrite the golden files; read the diff
 	GOLDEN=rewrite $(BIN)/pytest tests/lakeql tests/plan tests/pipeline/test_inputs_golden.py -k golden

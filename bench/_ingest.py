@@ -24,7 +24,6 @@ import pyarrow as pa
 from isal import igzip
 
 from lakerunner.bus.topics import IngestBox
-from lakerunner.demo.shop import Batch, Shop
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
@@ -34,6 +33,7 @@ from lakerunner.pipeline.java import java_home
 from lakerunner.pipeline.job import warm
 from lakerunner.pipeline.session import SparkSettings, close_session, open_session
 from lakerunner.pipeline.unpack import unpack
+from lakerunner_demo.shop import Batch, Shop
 
 LIMITS = IngestLimits(object_max_bytes=256 << 20, task_max_bytes=64 << 20)
 ZSTD = pa.Codec("zstd", 1)  # as push doors pack

@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import duckdb
 
-from lakerunner.demo.shop import Shop
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
@@ -37,6 +36,7 @@ from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.services.follow_up import committed
+from lakerunner_demo.shop import Shop
 from servers.lake import lakerunner
 
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01

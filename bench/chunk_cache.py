@@ -27,7 +27,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import pyarrow.parquet as pq
 
-from lakerunner.demo.shop import Shop
 from lakerunner.model.condition import Contains, Equals
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.segment import Segment
@@ -47,6 +46,7 @@ from lakerunner.query.failures import Limits
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker
+from lakerunner_demo.shop import Shop
 from servers.seaweedfs import seaweedfs
 
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01

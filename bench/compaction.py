@@ -33,13 +33,13 @@ import ingest_traces
 from _ingest import LIMITS as INGEST
 from _ingest import OPENING_NS
 from lakerunner.bus.topics import IngestBox
-from lakerunner.demo.shop import Shop
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import SIGNALS
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.compact import CompactLimits, CompactWork, compact_work
 from lakerunner.pipeline.ingest import ingest_group
+from lakerunner_demo.shop import Shop
 
 PER_FILE = 8192
 BATCHES: dict[str, Callable[[Shop, int], Any]] = {

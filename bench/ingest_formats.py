@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from lakerunner.demo.shop import Shop
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.protobuf import varint
 from lakerunner.model.signal import LOGS
@@ -30,6 +29,7 @@ from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments, warm
 from lakerunner.pipeline.transcode.columns import GUESSED
 from lakerunner.pipeline.transcode.formats import TRANSCODERS
+from lakerunner_demo.shop import Shop
 
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
 Record = dict[str, Any]

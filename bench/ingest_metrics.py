@@ -16,12 +16,12 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from _ingest import OPENING_NS, Bench, Columns, attributes, main, until
-from lakerunner.demo.shop import Batch, Shop
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.model.time import SECOND_NS
 from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner_demo.shop import Batch, Shop
 
 EXPORT_NS = 15 * SECOND_NS
 EXPORTS_PER_HOUR = 240

@@ -21,12 +21,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 import ingest_logs
 from _ingest import OPENING_NS, Bench, Columns, main, timed, until
 from ingest_metrics import COUNTERS, EXPORT_NS, EXPORTS_PER_HOUR, PODS
-from lakerunner.demo.shop import Batch, Shop
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.protobuf import DELIMITED, FIXED64, VARINT, delimited, tag, varint
 from lakerunner.model.signal import METRICS
 from lakerunner.model.source import SourceObject
 from lakerunner.pipeline.segments import Raw, make_segments
+from lakerunner_demo.shop import Batch, Shop
 
 SERIES, PER_REQUEST, REQUESTS_PER_FILE = 4_000, 2_000, 10
 LOGS = 20_000

@@ -9,8 +9,8 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from _ingest import OPENING_NS, Bench, Columns, attributes, main, until
-from lakerunner.demo.shop import Batch, Shop
 from lakerunner.model.time import HOUR_NS
+from lakerunner_demo.shop import Batch, Shop
 
 FILE_SECONDS = 1.3  # of the shop: about 8,000 spans
 

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from lakerunner.demo.shop import Shop
 from lakerunner.pipeline.unpack import unpack
+from lakerunner_demo.shop import Shop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 

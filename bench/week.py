@@ -29,7 +29,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from lakerunner.demo.shop import Shop
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
@@ -49,6 +48,7 @@ from lakerunner.series.values import Steps
 from lakerunner.services.ingest import commit_of
 from lakerunner.services.parts import open_engine, open_metrics, open_sandboxes, open_sql, open_worker
 from lakerunner.settings import Settings
+from lakerunner_demo.shop import Shop
 from servers.lake import lakerunner
 from servers.seaweedfs import seaweedfs
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from lakerunner.api.errors import error_body
-from lakerunner.api.prometheus_errors import refused
+from lakerunner.api.prometheus.error_types import refused
 from lakerunner.model.errors import Absent, Corrupt, TooLong, Unavailable, error_from
 from suites.metrics_lake import metrics_server, sample_lake
 

@@ -17,10 +17,10 @@ import pytest
 
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.server import bind, is_loopback
+from lakerunner.commands.terminal.client import Client
 from lakerunner.model.caller import Role
 from lakerunner.model.errors import NotAllowed, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.services.client import Client
 from lakerunner.services.home import Home
 from lakerunner.services.parts import http_bounds, web_origins
 from lakerunner.settings import load_settings

@@ -22,7 +22,7 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.api.sql import SqlApi
+from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.model.caller import Caller, Role, Share
 from lakerunner.model.errors import Busy, Unavailable, UserError
 from lakerunner.model.organization import Organization

@@ -15,11 +15,11 @@ from lakerunner.api import server as server_module
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
-from lakerunner.api.native import NativeApi
-from lakerunner.api.native_metrics import NativeMetricsApi
-from lakerunner.api.prometheus import PrometheusApi
+from lakerunner.api.native.metrics_api import NativeMetricsApi
+from lakerunner.api.native.native_api import NativeApi
+from lakerunner.api.prometheus.prometheus_api import PrometheusApi
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.api.sql import SqlApi
+from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from suites.metrics_lake import ScriptedLake, ScriptedMetrics
 from suites.scripted import Scripted, ScriptedEngine, events_of

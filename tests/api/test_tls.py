@@ -20,9 +20,9 @@ from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 
-from lakerunner.api import otlp_grpc
 from lakerunner.api.http_protocol import Bounds
 from lakerunner.api.keep import Keeper
+from lakerunner.api.otlp import otlp_grpc
 from lakerunner.api.tls import Pair, WrongKey, pinning, trusting
 from lakerunner.index.index import Index
 from lakerunner.model.errors import UserError

@@ -22,11 +22,11 @@ import httpx
 from conformance.http_subject import Address, HttpSubject
 from conformance.remote_write import request_of
 from conformance.script import Case, Sample, State
-from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.app import build_app
-from lakerunner.api.prometheus import MetricsLimits, PrometheusApi
+from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.api.worker_client import RemoteWorkers
+from lakerunner.api.workers.addresses import Addresses, lookups
+from lakerunner.api.workers.worker_client import RemoteWorkers
 from lakerunner.bus.topics import IngestBox
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres

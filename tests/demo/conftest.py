@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from demo_parsed import Row, rows
 
-from lakerunner.demo.shop import Batch, Shop
 from lakerunner.model.time import HOUR_NS, SECOND_NS
+from lakerunner_demo.shop import Batch, Shop
 
 OPENING = 1_750_000_007 * SECOND_NS + 123
 

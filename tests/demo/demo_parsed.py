@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
-from lakerunner.demo.shop import Batch
+from lakerunner_demo.shop import Batch
 
 REQUESTS = {
     "logs": ExportLogsServiceRequest,

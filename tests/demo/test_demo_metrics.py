@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from demo_parsed import Point, Row, attributes_of, points
 
-from lakerunner.demo.metrics import EXPORT_NS
-from lakerunner.demo.shop import Shop
-from lakerunner.demo.visits import LONGEST_NS
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, SECOND_NS
+from lakerunner_demo.metrics import EXPORT_NS
+from lakerunner_demo.shop import Shop
+from lakerunner_demo.visits import LONGEST_NS
 
 SERVER, CLIENT, CONSUMER = 2, 3, 5
 DURATIONS = ("http.server.request.duration", "rpc.server.call.duration", "messaging.process.duration")

@@ -13,16 +13,16 @@ from itertools import pairwise
 import pytest
 from demo_parsed import Row, parse, points, rows
 
-from lakerunner.demo.shop import Batch, Shop
 from lakerunner.model.errors import UserError
 from lakerunner.model.time import HOUR_NS, MINUTE_NS, SECOND_NS, TimeRange
+from lakerunner_demo.shop import Batch, Shop
 
 SIGNALS = ("logs", "metrics", "traces")
 
 # The shop of conftest.py, in a process with another hash seed: nothing may hang on the order of a set.
 DIGEST = """
 import hashlib, sys
-from lakerunner.demo.shop import Shop
+from lakerunner_demo.shop import Shop
 shop = Shop(seed=7, start_ns=int(sys.argv[1]), rate=2.5)
 digest = hashlib.sha256()
 for signal in ("logs", "metrics", "traces"):

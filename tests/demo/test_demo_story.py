@@ -7,12 +7,12 @@ from statistics import mean, median
 
 from demo_parsed import Row, attributes_of, value_of
 
-from lakerunner.demo.flows import CONSUMER, FLOWS, Outcome
-from lakerunner.demo.noise import MOST_SPREAD, SPREAD_UNIT
-from lakerunner.demo.services import SERVICES, service_named
-from lakerunner.demo.shop import Batch, Incident, Shop
-from lakerunner.demo.visits import FLOW_NODES, LONGEST_NS
 from lakerunner.model.time import HOUR_NS, MINUTE_NS
+from lakerunner_demo.flows import CONSUMER, FLOWS, Outcome
+from lakerunner_demo.noise import MOST_SPREAD, SPREAD_UNIT
+from lakerunner_demo.services import SERVICES, service_named
+from lakerunner_demo.shop import Batch, Incident, Shop
+from lakerunner_demo.visits import FLOW_NODES, LONGEST_NS
 
 CLIENT, SERVER = 3, 2
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue, KeyValueList
 
-from lakerunner.demo.noise import below, draw, spread, wave
-from lakerunner.demo.wire import (
+from lakerunner_demo.noise import below, draw, spread, wave
+from lakerunner_demo.wire import (
     Column,
     Form,
     Hole,

@@ -24,7 +24,6 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from lakerunner.bus.postgres import PostgresBus
 from lakerunner.bus.topics import ObjectArrived, arrivals, encode
-from lakerunner.demo.shop import Shop
 from lakerunner.index.index import Index
 from lakerunner.model.failpoint import POINTS
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
@@ -32,6 +31,7 @@ from lakerunner.model.source import SourceObject, SourceState
 from lakerunner.model.time import TimeRange
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner_demo.shop import Shop
 from servers.lake import START_SECONDS, Process, lakerunner, wait_until
 from servers.ports import free_port
 from servers.postgres import drop_database, fresh_database

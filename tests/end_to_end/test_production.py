@@ -17,11 +17,11 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from lakerunner.demo.shop import Shop
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.model.source import SourceState
 from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectStore
+from lakerunner_demo.shop import Shop
 from servers.kafka import KafkaBroker
 from servers.lake import Process, lakerunner, wait_until
 from servers.ports import free_port

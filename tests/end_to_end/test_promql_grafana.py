@@ -9,7 +9,7 @@ import time
 import httpx
 import pytest
 
-from api.test_prometheus_clients import Grafana
+from api.prometheus.test_prometheus_clients import Grafana
 from servers.lake import Lake, wait_until
 from servers.peers import peer, run_peer
 from suites.otlp_metrics import CUMULATIVE, SECOND, Otlp, counter, gauge

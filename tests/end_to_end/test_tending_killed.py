@@ -25,7 +25,6 @@ import httpx
 import pytest
 
 from lakerunner.bus.backlog import backlog
-from lakerunner.demo.shop import Batch, Shop
 from lakerunner.index.index import Index
 from lakerunner.model.failpoint import POINTS
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
@@ -40,6 +39,7 @@ from lakerunner.pipeline.read.rows import Raw
 from lakerunner.pipeline.segments import make_segments
 from lakerunner.services.ingest import commit_of
 from lakerunner.services.sweep.names import segment_in
+from lakerunner_demo.shop import Batch, Shop
 from servers.lake import (
     LAKERUNNER,
     START_SECONDS,

@@ -13,7 +13,7 @@ import pytest
 
 from lakerunner.index.database import Database
 from lakerunner.index.embedded import EmbeddedPostgres
-from lakerunner.index.probe import server_answers
+from lakerunner.index.reach import server_answers
 from lakerunner.model.errors import Unavailable
 from servers.lake import wait_until
 from servers.postgres import frozen

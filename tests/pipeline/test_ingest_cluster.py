@@ -13,12 +13,12 @@ from isal import igzip
 from pyspark.sql import SparkSession
 
 from lakerunner.bus.topics import IngestBox
-from lakerunner.demo.shop import Shop
 from lakerunner.model.errors import Unavailable
 from lakerunner.model.source import SourceObject
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.pipeline.ingest import BoxResult, IngestLimits, ingest_box, ingest_group, split
 from lakerunner.pipeline.job import warm
+from lakerunner_demo.shop import Shop
 from servers.spark import spark_session
 
 pytestmark = pytest.mark.slow

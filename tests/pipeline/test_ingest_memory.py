@@ -13,9 +13,9 @@ import pytest
 from isal import igzip
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 
-from lakerunner.demo.shop import Shop
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.pipeline.read.wire import varint
+from lakerunner_demo.shop import Shop
 
 MB = 1 << 20
 GIGABYTE = 1000  # MB

@@ -20,13 +20,13 @@ from grep_language import Grep, GrepApi, compile_grep, parse
 from real_lake import RealLake
 from sample_lake import OWN, START
 
-from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.api.worker import WorkerApi
-from lakerunner.api.worker_client import RemoteWorkers
+from lakerunner.api.workers.addresses import Addresses, lookups
+from lakerunner.api.workers.worker_api import WorkerApi
+from lakerunner.api.workers.worker_client import RemoteWorkers
 from lakerunner.model.errors import Corrupt, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.model.segment import Picked, Segment

@@ -17,9 +17,9 @@ import pytest
 from sample_lake import Lake
 from test_workers_http import check_each_once, gather, leaf, shares, wide_lake
 
-from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.server import bind
-from lakerunner.api.worker_client import RemoteWorkers, worker_name
+from lakerunner.api.workers.addresses import Addresses, lookups
+from lakerunner.api.workers.worker_client import RemoteWorkers, worker_name
 
 STARTS_WITHIN = 60.0
 pytestmark = pytest.mark.slow  # two processes each

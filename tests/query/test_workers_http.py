@@ -21,12 +21,12 @@ from starlette.routing import Route
 from test_query_exact import QUERIES, in_order, rows_of
 
 from lakerunner.api import server as server_module
-from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.app import build_app
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.tls import Certificate, trusting
-from lakerunner.api.worker import WorkerApi
-from lakerunner.api.worker_client import RemoteWorkers, worker_name
+from lakerunner.api.workers.addresses import Addresses, lookups
+from lakerunner.api.workers.worker_api import WorkerApi
+from lakerunner.api.workers.worker_client import RemoteWorkers, worker_name
 from lakerunner.lakeql import compile_sql
 from lakerunner.model.errors import Busy, LakerunnerError, Lost, Position, TooLarge, Unavailable, UserError
 from lakerunner.plan.plan import Leaf

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.cli import cli
+from lakerunner.commands.fsck import FsckRequest, run_fsck
+from lakerunner.commands.work import work
 from lakerunner.index.commit import Commit
 from lakerunner.index.sources import Arrival
 from lakerunner.model.segment import Column, segment_id
@@ -20,7 +21,6 @@ from lakerunner.model.source import SourceObject
 from lakerunner.model.text_index import CHECKSUM
 from lakerunner.model.time import HOUR_NS, TimeRange
 from lakerunner.services.checks import doubles, files
-from lakerunner.services.fsck import Asked, run_fsck
 from suites.checked import ORG, START_NS, CheckedLake, checked_lake, logs_of, points_of, spans_of
 
 FILES, OBJECTS, ROWS = ("error", "files"), ("error", "objects"), ("error", "rows")
@@ -374,7 +374,7 @@ def test_sources_work_and_outbox(lake: CheckedLake) -> None:
     ]
     (said,) = (one["to_do"] for one in lake.fsck()[1]["findings"] if one["check"] == "work")
     assert said == "`lakerunner work` shows them, `lakerunner work --requeue` sends them again"
-    assert "--requeue" in {option for one in cli.commands["work"].params for option in one.opts}
+    assert "--requeue" in {option for one in work.params for option in one.opts}
 
 
 def test_a_store_that_is_away_is_not_an_error_of_the_lake(lake: CheckedLake) -> None:
@@ -389,17 +389,17 @@ def test_a_store_that_is_away_is_not_an_error_of_the_lake(lake: CheckedLake) -> 
 def test_an_index_that_is_away(lake: CheckedLake) -> None:
     errors = io.StringIO()
     away = replace(lake.settings, database_url=lake.settings.database_url + "x")
-    assert run_fsck(away, Asked(), io.StringIO(), errors) == 3
+    assert run_fsck(away, FsckRequest(), io.StringIO(), errors) == 3
     assert errors.getvalue().startswith("error: nothing could be checked: cannot use PostgreSQL at 127.0.0.1:")
 
 
 def test_usage(lake: CheckedLake, tmp_path: Path) -> None:
     errors = io.StringIO()
-    assert run_fsck(lake.settings, Asked("nobody"), io.StringIO(), errors) == 2
+    assert run_fsck(lake.settings, FsckRequest("nobody"), io.StringIO(), errors) == 2
     assert errors.getvalue() == "error: organization 'nobody' not found; known organizations: default\n"
     errors = io.StringIO()
     home = tmp_path / "none"
-    assert run_fsck(replace(lake.settings, database_url="", home=home), Asked(), io.StringIO(), errors) == 2
+    assert run_fsck(replace(lake.settings, database_url="", home=home), FsckRequest(), io.StringIO(), errors) == 2
     assert errors.getvalue() == (
         f"error: no lake found in {home}: start one with `lakerunner up`, or name the home of "
         "yours with --home or LAKERUNNER_HOME, or its PostgreSQL server with DATABASE_URL\n"
@@ -411,7 +411,7 @@ def test_the_table(lake: CheckedLake) -> None:
     one = lake.add("logs", logs_of("a"))
     lake.path(one.path).unlink()
     out = io.StringIO()
-    assert run_fsck(lake.settings, Asked(seed=7), out, io.StringIO()) == 1
+    assert run_fsck(lake.settings, FsckRequest(seed=7), out, io.StringIO()) == 1
     head, *rest = out.getvalue().split("\n1 row\n")
     assert [cell.strip() for cell in head.splitlines()[1].split("┃")[1:-1]] == [
         "severity",

@@ -13,7 +13,7 @@ from uuid import UUID
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.cli import cli
+from lakerunner.commands.repair import RepairRequest, repair, run_repair
 from lakerunner.index.commit import Commit
 from lakerunner.model.organization import Organization
 from lakerunner.model.retention import Cutoff
@@ -23,7 +23,6 @@ from lakerunner.model.source import SourceState
 from lakerunner.model.time import HOUR_NS
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.services.repair import mend as mending
-from lakerunner.services.repair.command import RepairRequest, run_repair
 from servers.lake import LAKERUNNER, clean_environment
 from suites.checked import ORG, START, START_NS, checked_lake, logs_of, points_of, spans_of
 from suites.repaired import RawLake
@@ -543,8 +542,8 @@ def test_an_object_that_gives_other_rows_now_is_not_used(lake: RawLake) -> None:
 
 
 def test_help_names_the_exit_codes() -> None:
-    assert cli.commands["repair"].help is not None
-    assert "Exit codes: 0 all is whole" in cli.commands["repair"].help
+    assert repair.help is not None
+    assert "Exit codes: 0 all is whole" in repair.help
 
 
 def test_a_lake_in_a_bucket(lake: RawLake) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from lakerunner.commands.fsck import FsckRequest, run_fsck
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
@@ -22,7 +23,6 @@ from lakerunner.model.source import SourceObject
 from lakerunner.model.time import HOUR_NS
 from lakerunner.objects.local import LocalStore
 from lakerunner.pipeline.segments import Raw, make_segments
-from lakerunner.services.fsck import Asked, run_fsck
 from lakerunner.settings import Settings
 from servers.postgres import empty_index
 from suites.otlp_metrics import Otlp, gauge
@@ -95,7 +95,7 @@ class CheckedLake:
     def fsck(self, **asked: Any) -> tuple[int, dict[str, Any]]:
         """The exit code, and what --json prints."""
         out, errors = io.StringIO(), io.StringIO()
-        code = run_fsck(self.settings, Asked(json=True, **{"seed": 1, **asked}), out, errors)
+        code = run_fsck(self.settings, FsckRequest(json=True, **{"seed": 1, **asked}), out, errors)
         assert errors.getvalue() == ""
         return code, json.loads(out.getvalue())
 

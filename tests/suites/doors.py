@@ -12,11 +12,11 @@ from typing import Any
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.keep import Keeper
-from lakerunner.api.loki import LokiPushApi
-from lakerunner.api.otlp import OtlpApi
-from lakerunner.api.otlp_grpc import OtlpGrpcServer
+from lakerunner.api.loki.loki_push import LokiPushApi
+from lakerunner.api.otlp.otlp_grpc import OtlpGrpcServer
+from lakerunner.api.otlp.otlp_http import OtlpApi
+from lakerunner.api.prometheus.remote_write import RemoteWriteApi
 from lakerunner.api.receive import PushLimits, Receiver
-from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.api.tls import Certificate
 from lakerunner.index.index import Index

@@ -16,8 +16,8 @@ import pyarrow as pa
 from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
-from lakerunner.api.native_metrics import NativeMetricsApi
-from lakerunner.api.prometheus import MetricsLimits, PrometheusApi
+from lakerunner.api.native.metrics_api import NativeMetricsApi
+from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
 from lakerunner.api.server import HttpServer, bind
 from lakerunner.model.caller import EVERY_ROLE, Caller
 from lakerunner.model.errors import LakerunnerError

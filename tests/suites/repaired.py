@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from lakerunner.bus.topics import IngestBox
+from lakerunner.commands.repair import RepairRequest, run_repair
 from lakerunner.index.commit import Commit
 from lakerunner.index.inspect import Tier
 from lakerunner.index.sources import Arrival
@@ -30,7 +31,6 @@ from lakerunner.query.sql import Question, SqlQueries
 from lakerunner.query.worker import QueryWorker
 from lakerunner.query.workers import OneWorker
 from lakerunner.services.ingest import commit_of
-from lakerunner.services.repair.command import RepairRequest, run_repair
 from suites.checked import ORG, START_NS, CheckedLake
 from suites.queries import sql_queries
 

@@ -18,7 +18,7 @@ from lakerunner.api.app import build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import HttpServer, bind
-from lakerunner.api.sql import SqlApi
+from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.model.errors import TooLarge
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
 from lakerunner.query.account import Account

@@ -29,7 +29,7 @@ _SECONDS = 240.0  # for whatever is waited for, on a busy machine
 _MARKS = ("$ ", "~ ", "& ", "^", "# ")
 _ERASED = re.compile(r"^.*\x1b\[K")  # progress, which the next line has overwritten
 _LOG_LINE = re.compile(r"^\d\d:\d\d:\d\d\.\d{3} (debug|info|warning|error) +")
-_SUMMARY = re.compile(r"^info \w+: .* in the last minute ")
+_SUMMARY = re.compile(r"^info [\w-]+: .* in the last minute ")
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Commands of the command line, a module for each thing that they are about; cli.py names them all."""
+"""The command line: one module per command, or per group of commands."""

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakerunner.commands.options import EPILOG, settings_of
-from lakerunner.commands.options import home as home_option
-from lakerunner.commands.options import store as store_option
+from lakerunner.commands.options import EPILOG, home_option, settings_of, store_option
 from lakerunner.model.errors import UserError
 from lakerunner.model.plural import plural
 from lakerunner.settings import Settings
@@ -55,9 +53,9 @@ def backup(dest: str, options: tuple[str, ...], home: Path | None, store: str | 
     \b
     Exit codes: 0 complete backup, 1 error and no backup, 2 wrong usage.
     """
+    from lakerunner.commands.terminal.progress import progress
     from lakerunner.objects.open import open_store
     from lakerunner.services.backup.take import BackupRequest, run_backup
-    from lakerunner.services.progress import progress
 
     if request["index_only"] and (request["prune"] or request["without_raw"]):
         raise click.UsageError("--index-only copies no objects: leave out --prune and --without-raw")
@@ -99,9 +97,9 @@ def restore(source: str, name: str | None, options: tuple[str, ...], home: Path 
     \b
     Exit codes: 0 restored, 1 error and no lake, 2 wrong usage.
     """
+    from lakerunner.commands.terminal.progress import progress
     from lakerunner.objects.open import shared_store
     from lakerunner.services.backup.restore import run_restore
-    from lakerunner.services.progress import progress
 
     settings = settings_of({"home": home, "store": store})
     with progress(sys.stderr) as say:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
-from lakerunner.commands.options import EPILOG, settings_of
-from lakerunner.commands.options import home as home_option
+from lakerunner.commands.options import EPILOG, format_option, home_option, key_option, settings_of, url_option
+from lakerunner.model.drawn import drawn
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_MOST_BARS = 48
 
 
 @click.command(epilog=EPILOG)
 @click.argument("metric", required=False, default="")
 @home_option
-@click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
-@click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
+@url_option
+@key_option
 @click.option("--label", "labels", is_flag=True, help="Show the number of values of each label of METRIC instead.")
 @click.option("--start", default="", metavar="TIME", help="Start of the range; default: an hour before --end.")
 @click.option("--end", default="", metavar="TIME", help="End of the range; default: now.")
@@ -30,7 +33,7 @@ from lakerunner.commands.options import home as home_option
     show_default=True,
     help="Most metrics to list, largest first.",
 )
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option
 def cardinality(
     metric: str, home: Path | None, url: str | None, key: str | None, labels: bool, form: str, **asked: Any
 ) -> None:
@@ -58,11 +61,54 @@ def cardinality(
 
     A TIME is now, now-1h (s m h d w), 2026-01-31T12:00:00Z, or seconds since 1970.
     """
-    from lakerunner.services.client import Client
-    from lakerunner.services.counted import show_cardinality
+    from lakerunner.commands.terminal.client import Client
 
     if labels and not metric:
         raise click.UsageError("--label needs a METRIC: lakerunner cardinality METRIC --label")
     said = {"metric": metric, "labels": "1" if labels else "", **asked}
     client = Client.find(settings_of({"home": home}), url, key)
     show_cardinality(client.cardinality({name: str(value) for name, value in said.items() if value}), form, sys.stdout)
+
+
+def show_cardinality(answer: dict[str, Any], form: str, output: TextIO) -> None:
+    from lakerunner.commands.terminal.show import show_document, show_rows
+
+    if form == "json":
+        show_document(answer, output)
+        return
+    if "labels" in answer:
+        rows = [{**one, "values": one["values"] if one["exact"] else f"~{one['values']}"} for one in answer["labels"]]
+        show_rows(("label", "of", "values"), rows, output)
+    else:
+        rows = [{**one, "by window": bars(one["by_window"])} for one in answer["metrics"]]
+        show_rows(("metric", "series", "now", "most", "by window"), rows, output)
+    if answer["truncated"]:
+        output.write("more metrics exist: raise --limit\n")
+    if answer["windows"]:
+        first, last = answer["windows"][0]["end"], answer["windows"][-1]["end"]
+        output.write(f"windows of {_width(answer['step'])}, ends {first[:19]}Z to {last[:19]}Z; {_tiers(answer)}\n")
+        if not answer["windows"][-1]["over"]:
+            output.write("the last window is not complete yet; `now` is the one before it\n")
+    for warning in answer["warnings"]:
+        output.write(f"warning: {drawn(warning)}\n")
+    if answer["degraded"]:
+        output.write(f"{drawn(answer['degraded'])}\n")
+
+
+def bars(numbers: list[int]) -> str:
+    """One for each, the largest a whole one; of many, the last ones."""
+    most = max(numbers, default=0)
+    return "".join(_BARS[-(-8 * number // most)] if most else " " for number in numbers[-_MOST_BARS:])
+
+
+def _tiers(answer: dict[str, Any]) -> str:
+    """Counted from what."""
+    found = dict.fromkeys(tier for window in answer["windows"] for tier in window["tiers"])
+    return "counted from " + ", ".join("points" if tier == "raw" else f"{tier} rollups" for tier in found)
+
+
+def _width(step_ms: int) -> str:
+    for unit, ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
+        if step_ms % ms == 0:
+            return f"{step_ms // ms}{unit}"
+    return f"{step_ms // 1000}s"

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from lakerunner.commands.options import EPILOG, settings_of
-from lakerunner.commands.options import home as home_option
+from lakerunner.commands.options import EPILOG, format_option, home_option, key_option, settings_of, url_option
+from lakerunner.model.drawn import drawn
 from lakerunner.model.errors import NotFound
 from lakerunner.model.plural import plural
-from lakerunner.services.drawn import drawn
 
 if TYPE_CHECKING:
-    from lakerunner.services.client import Client
+    from lakerunner.commands.terminal.client import Client
 
 STATES = ["seen", "done", "partial", "failed", "dismissed"]
-_url = click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
-_key = click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
-_format = click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+_PAGE_COLUMNS = 200  # where there is no terminal
+_FIXED = ("state", "time", "rows", "bytes", "line", "offset")
+_NUMBERS = ("rows", "bytes", "line", "offset")
 
 
 @click.group(epilog=EPILOG, invoke_without_command=True)
 @home_option
-@_url
-@_key
+@url_option
+@key_option
 @click.option("--state", type=click.Choice(STATES), help="Only objects in this state.")
 @click.option(
     "--path",
@@ -33,7 +34,7 @@ _format = click.option("--format", "form", type=click.Choice(["table", "json"]),
     help="Only objects whose key starts with this text, or matches it if it contains * or ?.",
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
-@_format
+@format_option
 @click.option("--retry", is_flag=True, help="Ingest all failed objects again.")
 @click.pass_context
 def objects(context: click.Context, /, **options: Any) -> None:
@@ -52,8 +53,6 @@ def objects(context: click.Context, /, **options: Any) -> None:
     lakerunner objects rejects KEY                   lines that could not be read
     lakerunner objects dismiss KEY                   close a failed or partial object
     """
-    from lakerunner.services.show_objects import show_objects
-
     if context.invoked_subcommand:
         return
     client = _client(context)
@@ -66,7 +65,7 @@ def objects(context: click.Context, /, **options: Any) -> None:
 
 def _client(context: click.Context) -> Client:
     """By the options of the command or, where it has none, of the group."""
-    from lakerunner.services.client import Client
+    from lakerunner.commands.terminal.client import Client
 
     given = (context.parent.params if context.parent else {}) | {k: v for k, v in context.params.items() if v}
     return Client.find(settings_of({"home": given.get("home")}), given.get("url"), given.get("key"))
@@ -75,14 +74,12 @@ def _client(context: click.Context) -> Client:
 @objects.command(epilog=EPILOG)
 @click.argument("object_key", metavar="KEY")
 @home_option
-@_url
-@_key
-@_format
+@url_option
+@key_option
+@format_option
 @click.pass_context
 def rejects(context: click.Context, /, object_key: str, form: str, **_connection: Any) -> None:
     """Show the lines of the object KEY that could not be read: the first 100, with number, offset, reason and start."""
-    from lakerunner.services.show_objects import show_rejects
-
     client = _client(context)
     answer = client.rejects(object_key)
     if not answer["rejects"]:
@@ -93,8 +90,8 @@ def rejects(context: click.Context, /, object_key: str, form: str, **_connection
 @objects.command(epilog=EPILOG)
 @click.argument("object_key", metavar="KEY")
 @home_option
-@_url
-@_key
+@url_option
+@key_option
 @click.pass_context
 def dismiss(context: click.Context, /, object_key: str, **_connection: Any) -> None:
     """End the object KEY by hand: failed becomes dismissed, partial becomes done. Nothing is deleted."""
@@ -112,3 +109,75 @@ def _require(client: Client, key: str) -> None:
     if key not in ending:
         advice = f"did you mean {ending[0]}?" if ending else "`lakerunner objects` lists keys"
         raise NotFound(f"no object has the key {key}: {advice}")
+
+
+def show_objects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
+    if form == "json":
+        from lakerunner.commands.terminal.show import show_document
+
+        show_document(answer, output)
+        return
+    _show_table(("state", "time", "rows", "bytes", "key", "what"), map(_object_cells, answer["objects"]), output)
+    counts = answer["counts"].items()
+    output.write(", ".join(f"{count} {state}" for state, count in counts) + "; times are UTC\n")
+
+
+def show_rejects(answer: Mapping[str, Any], form: str, output: TextIO) -> None:
+    if form == "json":
+        from lakerunner.commands.terminal.show import show_document
+
+        show_document(answer, output)
+        return
+    rejects = answer["rejects"]
+    if not rejects:
+        output.write(drawn(f"no line of {answer['key']} was rejected") + "\n")
+        return
+    rows = ([str(one["line"]), str(one["offset"]), one["reason"], one["excerpt"]] for one in rejects)
+    _show_table(("line", "offset", "reason", "begins with"), rows, output)
+    rejected, shown = answer["rejected"], len(rejects)
+    first = "" if shown == rejected else f"; the first {shown} are shown"
+    output.write(f"{rejected} of {plural(answer['lines'], 'line')} rejected{first}\n")
+
+
+def _object_cells(one: Mapping[str, Any]) -> list[str]:
+    rows = one.get("rows")
+    return [
+        one["state"],
+        _moment(one.get("ended_at") or one.get("seen_at")),
+        "" if rows is None else str(rows),
+        str(one["size"]),
+        one["key"],
+        "\n".join(_remarks(one)),
+    ]
+
+
+def _remarks(one: Mapping[str, Any]) -> Iterable[str]:
+    """What a person should know of it."""
+    if one.get("reason"):
+        yield one["reason"]
+    if one.get("rejected"):
+        yield f"{plural(one['rejected'], 'line')} rejected: see `lakerunner objects rejects KEY`"
+    for note in one.get("notes", ()):
+        where = f"{plural(note['count'], 'record')}, first in line {note['line']}"
+        yield f"note: {note['kind']} ({where}): {note['text']}"
+
+
+def _moment(text: str | None) -> str:
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M}" if text else ""
+
+
+def _show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], output: TextIO) -> None:
+    """On a terminal the columns of fixed form keep their width, and keys and reasons share what is left."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(file=output, width=None if output.isatty() else _PAGE_COLUMNS)
+    table = Table()
+    for name in columns:
+        fixed = name in _FIXED
+        justify: Any = "right" if name in _NUMBERS else "left"
+        table.add_column(name, overflow="fold", no_wrap=fixed, justify=justify, min_width=None if fixed else 12)
+    for row in rows:
+        table.add_row(*(Text(drawn(cell)) for cell in row))
+    console.print(table)

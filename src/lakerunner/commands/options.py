@@ -1,38 +1,56 @@
-"""What commands share: their options, and settings from the environment and from these."""
+"""What commands share: their options, and settings from the environment and from these.
+
+A command imports at its top only what `lakerunner --help` may cost, which loads all of them, and the rest when it runs.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
+from lakerunner.model.errors import UserError
 from lakerunner.model.given import WrongSettings
 from lakerunner.settings import Settings, read_settings
 
 EPILOG = "Set any setting as LAKERUNNER_<NAME>; `lakerunner settings` shows the values in force and their sources."
-home = click.option(
+home_option = click.option(
     "--home",
     type=click.Path(path_type=Path),
     help="Directory of the lake's data; default: LAKERUNNER_HOME, or .lakerunner in the current directory.",
 )
-store = click.option(
+store_option = click.option(
     "--store", metavar="URL", help="Object store: a file, s3, gs or az URL; default: LAKERUNNER_STORE, or HOME/store."
 )
+url_option = click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
+key_option = click.option("--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one.")
+partial_option = click.option(
+    "--partial", is_flag=True, help="Answer with the data that can be read, list what cannot be read, and exit with 3."
+)
+format_option = click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+json_option = click.option("--json", "json", is_flag=True, help="One JSON object.")
 
 
-@contextmanager
-def stopped_by_ctrl_c() -> Iterator[None]:
-    """Around the start of a process, until it catches signals itself: importing its parts takes seconds."""
+def query_text(query: str | None, file: TextIO | None = None) -> str | None:
+    """Return the query from QUERY, --file or standard input; None if it comes from a prompt."""
+    if query is not None and file is not None:
+        raise click.UsageError("QUERY and --file are both given: give only one of them")
+    if query is None and file is None:
+        if not sys.stdin.isatty():
+            raise click.UsageError("no query: give QUERY, or `-` to read it from standard input, or --file")
+        return None
     try:
-        yield
-    except KeyboardInterrupt:
-        click.echo("stopped")
-        sys.exit(0)
+        text = file.read() if file is not None else sys.stdin.read() if query == "-" else query or ""
+        text.encode()  # what the locale could not decode came as halves of surrogate pairs
+    except UnicodeError:
+        remedy = "set LC_ALL to a UTF-8 locale such as C.UTF-8, or use --file"
+        raise UserError(f"the query is not UTF-8 text: {remedy}") from None
+    return text
 
 
 def settings_of(options: dict[str, Any]) -> Settings:
@@ -44,16 +62,4 @@ def settings_of(options: dict[str, Any]) -> Settings:
     configure_logs(reading.settings.log_level if "log_level" in reading.sources else "warning")
     if reading.problems:
         raise WrongSettings(reading.problems)
-    return reading.settings
-
-
-def settings_to_run(options: dict[str, Any], parts: Collection[str], *, level: str = "info") -> Settings:
-    """Return the settings of a process of these parts; WrongSettings, with all that is wrong, before anything of it is
-    started or created. `level` is that of its logs, if no level was chosen."""
-    from lakerunner.services.logs import configure_logs
-    from lakerunner.services.preflight import check_settings
-
-    reading = read_settings(os.environ, options)
-    configure_logs(reading.settings.log_level if "log_level" in reading.sources else level)
-    check_settings(reading, parts)
     return reading.settings

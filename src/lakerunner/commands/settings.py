@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from lakerunner.commands.options import home as home_option
+from lakerunner.commands.options import home_option
 from lakerunner.model.given import shown
 from lakerunner.settings import Reading, default_of, names, read_settings, variable_of, why
 

@@ -1,16 +1,31 @@
-"""`lakerunner sweep` and `lakerunner retention`: what goes, and when."""
+"""`lakerunner sweep`: by hand, once, what the sweeper does by itself. (docs/formats/sweeping.md)"""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+from uuid import UUID
 
 import click
 
-from lakerunner.commands.options import EPILOG, settings_of
-from lakerunner.commands.options import home as home_option
-from lakerunner.commands.options import store as store_option
+from lakerunner.commands.options import EPILOG, home_option, settings_of, store_option
+from lakerunner.model.drawn import drawn
+from lakerunner.model.plural import plural
+from lakerunner.model.time import SECOND_NS
+from lakerunner.settings import Settings
+
+if TYPE_CHECKING:
+    from lakerunner.index.index import Index
+    from lakerunner.services.sweep.finding import Finding
+    from lakerunner.services.sweep.report import Report
+
+Say = Callable[[str], None]
+COLUMNS = ("kind", "org", "signal", "count", "bytes", "oldest", "reason")
+_PROGRESS_SECONDS = 5.0
+SWEPT, FAILED, BUSY = 0, 1, 3
 
 
 @click.command(epilog=EPILOG)
@@ -31,66 +46,115 @@ def sweep(dry_run: bool, verbose: bool, force: bool, **options: Any) -> None:
     \b
     Exit codes: 0 done, 1 error or incomplete, 2 wrong usage, 3 another sweeper is running.
     """
-    from lakerunner.services.sweep.command import run_sweep
+    from lakerunner.model.failpoint import arm
 
     settings = settings_of(options)
-    told = lambda sentence: click.echo(sentence, err=True)  # noqa: E731
-    sys.exit(run_sweep(settings, told, dry_run=dry_run, verbose=verbose, force=force))
+    arm(settings.failpoint)
+    progress = Progress(_say, sys.stdout if verbose else None)
+    sys.exit(_look(settings, progress, force) if dry_run else _sweep(settings, progress, force))
 
 
-@click.group()
-def retention() -> None:
-    """Manage how long an organization keeps its data. Without a value here, LAKERUNNER_RETENTION applies.
+class Progress:
+    """A line on standard error every few seconds; with `keys`, every object that is found, on standard output."""
 
-    \b
-    logs, traces      their rows
-    metrics           points as they were sent
-    metrics.10s ...   rollups: 10s, 1m, 5m, 1h, 1d
-    all               everything that is not named in the same command
-    """
+    def __init__(self, say: Say, keys: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._keys = keys
+        self._clock = clock
+        self._next = clock() + _PROGRESS_SECONDS
+        self._chore = ""
+        self._looked = self._found = 0
+
+    def __call__(self, chore: str, looked: int, found: Sequence[Finding]) -> None:
+        if chore != self._chore:
+            self._chore, self._looked, self._found = chore, 0, 0
+        self._looked += looked
+        self._found += len(found)
+        if self._clock() >= self._next:
+            self._next = self._clock() + _PROGRESS_SECONDS
+            self._say(f"{chore}: {self._looked} checked, {self._found} found")
+        for finding in found if self._keys else ():
+            stays = "" if finding.goes else " stays"
+            for key in finding.keys:
+                print(drawn(f"{finding.kind}{stays}  {key}"), file=self._keys)
 
 
-_whose = click.option("--org", default="default", show_default=True, help="Organization, by id or name.")
+def _sweep(settings: Settings, progress: Progress, force: bool) -> int:
+    """Return the exit code."""
+    from lakerunner.objects.open import open_store
+    from lakerunner.services.admin import administered
+    from lakerunner.services.ground import store_address
+    from lakerunner.services.sweeper import chores_of, sweep, this_process, vacuum
+
+    address = store_address(settings)
+    with administered(settings) as index:
+        chores = chores_of(settings, index, open_store(address), address, force=force)
+        with index.sweep.alone(this_process()) as lock:
+            if lock is None:
+                _say(f"another sweeper is running: {index.sweep.sweeping() or 'it has just finished, try again'}")
+                return BUSY
+            report = sweep(chores, index.sweep.now_ns(), progress, lock.held)
+            if not report.stopped:
+                vacuum(index, report.rows)
+        show_report(report, _names(index), sys.stdout)
+        rows = plural(sum(report.rows.values()), "row")
+        _say(f"{plural(report.objects, 'object')} of {plural(report.bytes, 'byte')} deleted, {rows} forgotten")
+        return _ended(report)
 
 
-@retention.command("show")
-@_whose
-@home_option
-def show_retention(org: str, home: Path | None) -> None:
-    """Show how long each signal and tier is kept, and whether the organization or the setting decides it."""
-    from lakerunner.services.admin import inspected, organization
-    from lakerunner.services.sweep.command import show_retention as show
+def _look(settings: Settings, progress: Progress, force: bool) -> int:
+    """A dry run makes nothing, not even the directory of a store."""
+    from lakerunner.objects.open import shared_store
+    from lakerunner.services.admin import inspected
+    from lakerunner.services.ground import store_address
+    from lakerunner.services.sweeper import chores_of, findings
 
-    settings = settings_of({"home": home})
+    address = store_address(settings)
     with inspected(settings) as index:
-        show(settings, index, organization(index, org), sys.stdout)
+        names = _names(index)
+        chores = chores_of(settings, index, shared_store(address), address, force=force)
+        report = findings(chores, index.sweep.now_ns(), progress)
+        show_report(report, names, sys.stdout)
+    _say("dry run: nothing was changed")
+    return _ended(report)
 
 
-@retention.command("set")
-@click.argument("pairs", nargs=-1, required=True, metavar="NAME=DURATION...")
-@_whose
-@home_option
-def set_retention(pairs: tuple[str, ...], org: str, home: Path | None) -> None:
-    """Set how long to keep data: 12h, 30d, 4w, 2y or forever.
-
-    \b
-    lakerunner retention set logs=30d traces=7d metrics=15d metrics.1h=2y --org acme
-    """
-    from lakerunner.services.admin import administered, organization
-    from lakerunner.services.sweep.command import set_retention as set_
-
-    with administered(settings_of({"home": home}), create=True) as index:
-        set_(index, organization(index, org), pairs)
+def _names(index: Index) -> dict[UUID, str]:
+    return {one.id: one.name for one in index.organizations.all()}
 
 
-@retention.command("clear")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@_whose
-@home_option
-def clear_retention(names: tuple[str, ...], org: str, home: Path | None) -> None:
-    """Remove the organization's own values, so that LAKERUNNER_RETENTION applies again."""
-    from lakerunner.services.admin import administered, organization
-    from lakerunner.services.sweep.command import clear_retention as clear
+def _ended(report: Report) -> int:
+    for chore, error in report.failures:
+        _say(f"error: {chore}: {error}")
+    if report.stopped:
+        _say("error: the connection to the index was lost, and with it the sweeper's lock: run it again")
+    return FAILED if report.failures or report.stopped else SWEPT
 
-    with administered(settings_of({"home": home})) as index:
-        click.echo(f"{clear(index, organization(index, org), names)} cleared")
+
+def show_report(report: Report, names: Mapping[UUID, str], output: TextIO) -> None:
+    from lakerunner.commands.terminal.show import show_rows
+
+    rows = [
+        {
+            "kind": line.kind.value if line.goes else f"{line.kind} (stays)",
+            "org": names.get(line.organization, str(line.organization)) if line.organization else "",
+            "signal": line.what,
+            "count": line.count,
+            "bytes": line.bytes,
+            "oldest": _moment(line.oldest_ns),
+            "reason": line.reason,
+        }
+        for line in report.lines()
+    ]
+    show_rows(COLUMNS, rows, output)
+
+
+def _moment(time_ns: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(time_ns // SECOND_NS, UTC):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):
+        return str(time_ns)
+
+
+def _say(sentence: str) -> None:
+    click.echo(sentence, err=True)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, TextIO
 
 import click
 
-from lakerunner.commands.options import EPILOG, settings_of
-from lakerunner.commands.options import home as home_option
+from lakerunner.commands.options import EPILOG, format_option, home_option, settings_of, url_option
 from lakerunner.model.plural import plural
 
 
 @click.command(epilog=EPILOG)
 @home_option
-@click.option("--url", help="Base URL of the API; default: the one in HOME/address.")
+@url_option
 @click.option(
     "--key", envvar="LAKERUNNER_API_KEY", help="API key, if the API requires one; --requeue needs the role admin."
 )
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option
 @click.option("--requeue", is_flag=True, help="Try failed work again: all of it, or that of --id.")
 @click.option(
     "--id", "ids", multiple=True, help="With --requeue: id of a work or of a segment; repeat the option for several."
@@ -35,8 +35,7 @@ def work(home: Path | None, url: str | None, key: str | None, form: str, requeue
     lakerunner work --requeue                        retry all of it
     lakerunner work --requeue --id 3f2a9c01d7be      one of them
     """
-    from lakerunner.services.client import Client
-    from lakerunner.services.show import show_work
+    from lakerunner.commands.terminal.client import Client
 
     if ids and not requeue:
         raise click.UsageError("--id needs --requeue")
@@ -46,3 +45,20 @@ def work(home: Path | None, url: str | None, key: str | None, form: str, requeue
         click.echo(f"queued again: {plural(went['work'], 'work')} and {plural(went['segments'], 'segment')}")
     else:
         show_work(client.work(), form, sys.stdout)
+
+
+def show_work(answer: dict[str, Any], form: str, output: TextIO) -> None:
+    from lakerunner.commands.terminal.show import show_document, show_rows
+
+    if form == "json":
+        show_document(answer, output)
+        return
+    works = [{**one, "segments": len(one["segments"])} for one in answer["work"]]
+    if works:
+        shown = ["id", "work", "state", "attempts", "signal", "tier", "collector", "segments", "next_at", "reason"]
+        show_rows(shown, works, output)
+    if answer["segments"]:
+        show_rows(["id", "signal", "tier", "collector", "start", "rows", "reason"], answer["segments"], output)
+    waiting = sum(one["state"] == "waiting" for one in works)
+    segments = plural(len(answer["segments"]), "segment")
+    output.write(f"{waiting} waiting, {len(works) - waiting} set aside, {segments} set aside\n")

@@ -26,9 +26,8 @@ from psycopg.types.json import set_json_loads
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from lakerunner.index.patience import PROBE_AFTER, Patience, PatientConnection, patient
-from lakerunner.index.probe import server_answers
 from lakerunner.index.queries import load_queries
-from lakerunner.index.reach import Reach
+from lakerunner.index.reach import Reach, server_answers
 from lakerunner.model.errors import Conflict, Corrupt, LakerunnerError, NotFound, Unavailable, UserError
 
 Connection = psycopg.Connection[TupleRow]

@@ -15,10 +15,9 @@ from lakerunner.index.database import Connection, Database
 from lakerunner.index.inspect import Inspect
 from lakerunner.index.keys import Keys
 from lakerunner.index.migrate import load_migrations, migrate
-from lakerunner.index.organizations import Organizations
+from lakerunner.index.organizations import Organizations, Retentions
 from lakerunner.index.outbox import Outbox
 from lakerunner.index.pushes import Pushes
-from lakerunner.index.retention import Retentions
 from lakerunner.index.segments import Segments
 from lakerunner.index.snapshot import Restored, Snapshot, snapshot
 from lakerunner.index.sources import Sources

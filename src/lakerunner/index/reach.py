@@ -8,11 +8,19 @@ A probe that takes longer goes on in a thread of its own.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from threading import Event, Lock, Thread
+
+from psycopg.pq import ConnStatus, PGconn, PollingStatus
 
 from lakerunner.model.errors import Unavailable
 
+# What a server replies, and PQping takes for no answer: it starts, stops, or recovers. In another language of the
+# server's it is taken for an answer, and the connection then fails by itself.
+_NOT_NOW = b"the database system is"
 PROBE_SECONDS = 1.0
 PATIENCE_SECONDS = 0.5
 
@@ -66,3 +74,39 @@ class _Probe:
     def __init__(self) -> None:
         self.done = Event()
         self.answered = False
+
+
+def server_answers(conninfo: str, seconds: float, clock: Callable[[], float]) -> bool:
+    """Return whether the server sends anything back to a connection, within a time and without a password. One that
+    refuses it, for its password or because there are too many, is there.
+
+    libpq has PQping for this, which psycopg calls without letting go of Python's global lock: while a frozen server is
+    pinged nothing else in the process runs. Here libpq connects step by step, and this function waits."""
+    end = clock() + seconds
+    connection = PGconn.connect_start(conninfo.encode())
+    heard = False
+    try:
+        while connection.status != ConnStatus.BAD:
+            state = connection.connect_poll()
+            if state == PollingStatus.OK:
+                return True
+            if state == PollingStatus.FAILED:
+                break
+            reads = state == PollingStatus.READING
+            with DefaultSelector() as waiting:
+                waiting.register(connection.socket, EVENT_READ if reads else EVENT_WRITE)
+                if not waiting.select(max(0.0, end - clock())):
+                    return heard
+            heard = heard or (reads and _has_bytes(connection.socket))
+        return heard and _NOT_NOW not in connection.error_message
+    finally:
+        connection.finish()
+
+
+def _has_bytes(descriptor: int) -> bool:
+    """A socket that the other side closed can be read too, and has none."""
+    with socket.socket(fileno=os.dup(descriptor)) as peer:
+        try:
+            return bool(peer.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False

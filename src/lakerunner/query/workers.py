@@ -1,4 +1,4 @@
-"""The contract of those who work units out, and of whoever knows them. api/worker_client.py has those elsewhere."""
+"""The contract of those who work units out, and of whoever knows them. worker_client.py has those elsewhere."""
 
 from __future__ import annotations
 

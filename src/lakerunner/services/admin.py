@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
-from lakerunner.index.keys import ApiKey
-from lakerunner.model.caller import Share, in_order
+from lakerunner.model.caller import Share
 from lakerunner.model.errors import NotFound, UserError
 from lakerunner.model.organization import Organization
 from lakerunner.services.ground import open_index
@@ -97,31 +95,6 @@ def limit_organization(index: Index, who: Organization, rate: float | None, conc
         share = replace(share, concurrent_queries=concurrent or None)
     index.organizations.limit(who.id, share)
     return share
-
-
-def share_line(share: Share) -> str:
-    rate, concurrent = share.queries_per_second, share.concurrent_queries
-    return (
-        "queries per second: "
-        f"{'as org_queries_per_second says' if rate is None else f'{rate:g}'}; at the same "
-        f"time: {'as org_concurrent_queries says' if concurrent is None else concurrent}"
-    )
-
-
-def key_line(key: ApiKey, now: datetime) -> str:
-    """One key for people; times are UTC."""
-    parts = [key.name, ",".join(in_order(key.roles)), f"made {_minute(key.created_at)}"]
-    if key.rotated_at:
-        parts.append(f"rotated {_minute(key.rotated_at)}")
-    if key.previous_until and not key.revoked_at and now < key.previous_until:
-        parts.append(f"old secret works until {_minute(key.previous_until)}")
-    if key.revoked_at:
-        parts.append(f"revoked {_minute(key.revoked_at)}")
-    return "  ".join(parts)
-
-
-def _minute(time: datetime) -> str:
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 def _is_id(text: str) -> bool:

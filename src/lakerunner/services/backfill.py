@@ -7,30 +7,19 @@ way of all others, by the outbox; whatever relays it may run now or later.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
-from rich.console import Console
-
-from lakerunner.model.errors import Unavailable, UserError, in_full
+from lakerunner.model.errors import UserError
 from lakerunner.model.organization import DEFAULT_COLLECTOR, DEFAULT_ORGANIZATION, checked_name
 from lakerunner.model.plural import plural
 from lakerunner.model.source import SEGMENT_PREFIX, Route, Routes, signal_of
 from lakerunner.model.time import ALL_TIME, SECOND_NS, TimeRange, duration_ns
-from lakerunner.objects.open import open_store
 from lakerunner.objects.store import ObjectMeta
-from lakerunner.services.admin import administered, organization
 from lakerunner.services.announce import Announcer
-from lakerunner.services.ground import now_ns, store_address
 from lakerunner.services.lister import Newcomers, batches, is_unsettled
-from lakerunner.services.logs import Log
-from lakerunner.settings import Settings
-
-log = Log("backfill")
 
 
 @dataclass(frozen=True)
@@ -116,60 +105,6 @@ class Backfill:
     def _is_due(self, meta: ObjectMeta, now_ns: int, settle_ns: int) -> bool:
         within = self._changed.start_ns <= meta.modified_ns < self._changed.end_ns
         return within and not is_unsettled(meta, now_ns, settle_ns)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the command line asks for."""
-
-    url: str
-    said: Said
-    since: str | None
-    until: str | None
-    follow: bool
-    dry_run: bool
-
-
-def run_backfill(settings: Settings, asked: Asked, say: Callable[[str], None]) -> int:
-    """List once, or until interrupted; the exit code: 1 if objects had to be set aside."""
-    prefix = prefix_of(asked.url, settings.store_url)
-    changed = changed_between(asked.since, asked.until, now_ns())
-    with administered(settings) as index:
-        store = open_store(store_address(settings))
-        if asked.said.organization is not None:
-            organization(index, asked.said.organization)
-        announcer = Announcer(index, store, asked.said.route_of(settings.routes))
-        backfill = Backfill(Newcomers(index, store), announcer, prefix, changed, dry_run=asked.dry_run)
-        set_aside = 0
-        with suppress(KeyboardInterrupt):  # how --follow ends
-            for counts in _rounds(backfill, settings, asked.follow):
-                set_aside += counts.set_aside
-                say(counts.sentence(dry_run=asked.dry_run))
-    return 1 if set_aside else 0
-
-
-def _rounds(backfill: Backfill, settings: Settings, follow: bool) -> Iterator[Counts]:
-    """The counts of every listing; of those after the first only where something came."""
-    settle_ns = int(settings.settle_seconds * 1e9)
-    yield _shown(backfill.run(now_ns(), settle_ns))
-    while follow:
-        time.sleep(settings.lister_seconds)
-        try:
-            counts = _shown(backfill.run(now_ns(), settle_ns))
-        except Unavailable as error:
-            log.warning("waiting for a dependency", error=in_full(error))
-            continue
-        if counts.new or counts.set_aside:
-            yield counts
-
-
-def _shown(progress: Iterator[Counts]) -> Counts:
-    """The last counts; the others pass by on a terminal."""
-    counts = Counts()
-    with Console(stderr=True).status("listing") as status:
-        for counts in progress:
-            status.update(counts.sentence(dry_run=False))
-    return counts
 
 
 def prefix_of(url: str, store_url: str) -> str:

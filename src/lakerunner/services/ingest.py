@@ -2,7 +2,7 @@
 
 Killed at any point, the box comes again: what was committed is left out, what was not is made again under the same
 ids. Two workers with overlapping boxes: the commit lets one win, the other redoes its box without what is done. What
-kills the worker that reads it is found by halving (attempts.py) and set aside.
+kills the worker that reads it is found by halving (`cut`) and set aside.
 
 What always holds: a box that was taken stays in hand, whatever is away meanwhile, until every object of it has ended.
 """
@@ -10,13 +10,14 @@ What always holds: a box that was taken stays in hand, whatever is away meanwhil
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakerunner.bus.bus import Bus, Delivery, Subscription
 from lakerunner.bus.topics import IngestBox, ObjectArrived, arrivals, encode, ingest_boxes
 from lakerunner.index.commit import Commit
 from lakerunner.index.index import Index
-from lakerunner.index.sources import Arrival
+from lakerunner.index.sources import Arrival, Attempts, Identity
 from lakerunner.model.errors import Conflict, Crashed, Unavailable
 from lakerunner.model.failpoint import reach
 from lakerunner.model.plural import plural
@@ -29,11 +30,12 @@ from lakerunner.pipeline.job import probe
 from lakerunner.pipeline.session import Sessions
 from lakerunner.pipeline.transcode.columns import NO_MAPPINGS, Mappings
 from lakerunner.services import meters
-from lakerunner.services.attempts import cut
 from lakerunner.services.boxer import readable
 from lakerunner.services.follow_up import committed
 from lakerunner.services.logs import Log
 
+_NONE = Attempts(0, 0)
+_ANY = 1 << 31
 log = Log("ingest")
 _WAIT_SECONDS = 0.5
 
@@ -189,3 +191,43 @@ def _report(box: IngestBox, result: BoxResult, seconds: float) -> None:
         log.info("object has another signal, announced again", key=source.key, signal=signal)
     for source, reason in result.failed:
         log.warning("object set aside", key=source.key, reason=reason)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Groups to do, each in a job of its own, and the objects that are given up."""
+
+    groups: tuple[tuple[SourceObject, ...], ...]
+    given_up: tuple[SourceObject, ...]
+
+
+def cut(sources: Sequence[SourceObject], attempts: Mapping[Identity, Attempts], limit: int) -> Cut:
+    """Return which objects of a box are tried together, after some of them may have cost a worker its life.
+
+    Comes in: the objects of a box that are not finished, and how often each was begun without an end, in a job of how
+    many (its company). The same objects with the same attempts give the same groups. An object is begun `limit` times
+    in one company, then in half of it, and given up after as many times alone. So a box of n objects with one that
+    kills its worker costs at most limit * (log2(n) + 1) workers, and its neighbours get through. A company never grows:
+    what failed is not put together with more again.
+    """
+    by_company: dict[int, list[SourceObject]] = {}
+    given_up = []
+    for source in sorted(sources):
+        tried = attempts.get(source.identity, _NONE)
+        if tried.company == 1 and tried.count >= limit:
+            given_up.append(source)
+        else:
+            by_company.setdefault(_next_company(tried, limit), []).append(source)
+    groups = [
+        tuple(members[start : start + company])
+        for company, members in sorted(by_company.items())
+        for start in range(0, len(members), company)
+    ]
+    return Cut(tuple(groups), tuple(given_up))
+
+
+def _next_company(tried: Attempts, limit: int) -> int:
+    """The most objects that the next job may hold."""
+    if tried.company == 0:
+        return _ANY
+    return tried.company if tried.count < limit else (tried.company + 1) // 2

@@ -12,7 +12,7 @@ from typing import TextIO
 
 import orjson
 
-from lakerunner.services.drawn import drawn
+from lakerunner.model.drawn import drawn
 
 _FIELDS = "lakerunner_fields"
 _MILESTONE = "lakerunner_milestone"
@@ -31,7 +31,7 @@ class Log:
         self._logger.info(sentence, extra={_FIELDS: fields})
 
     def milestone(self, sentence: str, **fields: object) -> None:
-        """Write an info line for machines; a person at the terminal sees services/screen.py instead."""
+        """Write an info line for machines; a person at the terminal sees commands/terminal/screen.py instead."""
         self._logger.info(sentence, extra={_FIELDS: fields, _MILESTONE: True})
 
     def warning(self, sentence: str, **fields: object) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from lakerunner.api.app import build_app
-from lakerunner.api.otlp import OtlpApi
-from lakerunner.api.otlp_grpc import OtlpGrpcServer
+from lakerunner.api.otlp.otlp_grpc import OtlpGrpcServer
+from lakerunner.api.otlp.otlp_http import OtlpApi
 from lakerunner.api.server import HttpServer, bind, is_loopback, numeric_host
 from lakerunner.model.errors import UserError
 from lakerunner.services.parts import Parts, http_bounds, own_names, web_origins

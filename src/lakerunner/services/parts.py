@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 
-from lakerunner.api.addresses import Addresses, lookups
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.http_protocol import Bounds
 from lakerunner.api.key_cache import Ages, KeyCache
 from lakerunner.api.limits import Capacity, QueryLimits
 from lakerunner.api.server import is_loopback
 from lakerunner.api.tls import Certificate, trusting
-from lakerunner.api.worker_client import RemoteWorkers
+from lakerunner.api.workers.addresses import Addresses, lookups
+from lakerunner.api.workers.worker_client import RemoteWorkers
 from lakerunner.bus.bus import Bus
 from lakerunner.bus.open import open_bus
 from lakerunner.index.index import Index
@@ -28,8 +28,7 @@ from lakerunner.index.tending import Retry
 from lakerunner.model.caller import EVERY_ROLE, Caller, Share
 from lakerunner.model.errors import Unavailable, UserError
 from lakerunner.model.organization import DEFAULT_ORGANIZATION
-from lakerunner.objects.hurrying import HurryingStore
-from lakerunner.objects.open import StoreAddress, open_store
+from lakerunner.objects.open import HurryingStore, StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.job import probe
 from lakerunner.promql.operators import Limits as SeriesLimits

@@ -15,9 +15,9 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from lakerunner.api.addresses import lookups
 from lakerunner.api.server import AddressInUse, bind, is_loopback, numeric_host, parse_address
 from lakerunner.api.tls import WrongKey, trusting
+from lakerunner.api.workers.addresses import lookups
 from lakerunner.bus.open import check_bus
 from lakerunner.model.errors import UserError
 from lakerunner.model.failpoint import check_failpoint

@@ -11,24 +11,24 @@ from typing import TypeVar
 from anyio import CapacityLimiter
 from starlette.routing import BaseRoute
 
+from lakerunner.api.admin.keys_api import KeysApi
+from lakerunner.api.admin.objects_api import ObjectsApi
+from lakerunner.api.admin.work_api import WorkApi
 from lakerunner.api.app import admin_routes, build_app
 from lakerunner.api.auth import Authenticator
 from lakerunner.api.events import EventsApi, Notified
 from lakerunner.api.keep import Keeper
-from lakerunner.api.keys import KeysApi
-from lakerunner.api.loki import LokiPushApi
-from lakerunner.api.native import NativeApi
-from lakerunner.api.native_metrics import NativeMetricsApi
-from lakerunner.api.objects import ObjectsApi
-from lakerunner.api.otlp import OtlpApi
-from lakerunner.api.prometheus import MetricsLimits, PrometheusApi
+from lakerunner.api.loki.loki_push import LokiPushApi
+from lakerunner.api.native.metrics_api import NativeMetricsApi
+from lakerunner.api.native.native_api import NativeApi
+from lakerunner.api.otlp.otlp_http import OtlpApi
+from lakerunner.api.prometheus.prometheus_api import MetricsLimits, PrometheusApi
+from lakerunner.api.prometheus.remote_write import RemoteWriteApi
 from lakerunner.api.receive import PushLimits, Receiver
-from lakerunner.api.remote_write import RemoteWriteApi
 from lakerunner.api.server import HttpServer, bind, is_loopback, parse_address
-from lakerunner.api.sql import SqlApi
+from lakerunner.api.sql.sql_api import SqlApi
 from lakerunner.api.tls import Certificate
-from lakerunner.api.work import WorkApi
-from lakerunner.api.worker import WorkerApi
+from lakerunner.api.workers.worker_api import WorkerApi
 from lakerunner.model.errors import UserError
 from lakerunner.model.merging import MergeLimits
 from lakerunner.model.signal import SIGNALS

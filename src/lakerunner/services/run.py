@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from lakerunner.model.errors import LakerunnerError
 from lakerunner.model.failpoint import arm
@@ -18,7 +19,6 @@ from lakerunner.services.preflight import WORKER
 from lakerunner.services.processes import PARTS, Routes, serve, worker_routes
 from lakerunner.services.renewal import load_certificate, renew_by
 from lakerunner.services.runtime import Runtime
-from lakerunner.services.screen import Screen, ready_text
 from lakerunner.services.summary import SECONDS, Reporter
 from lakerunner.services.tending import Every
 from lakerunner.settings import Settings
@@ -30,10 +30,26 @@ _SWITCH_SECONDS = 0.0005
 UP = ("ingest", "compact", "rollup", "boxer", "sweeper", "query-api", "pubsub")
 
 
-def run_parts(settings: Settings, names: Sequence[str], then: Callable[[Parts, str], bool] | None = None) -> int:
+class Screen(Protocol):
+    """What a person sees of a process: one line of progress while it starts, where it serves, and its end."""
+
+    def progress(self, sentence: str) -> None: ...
+
+    def ready(self, settings: Settings, names: Sequence[str], url: str, doors: Mapping[str, str]) -> None: ...
+
+    def show(self, text: str) -> None: ...
+
+    def clear(self) -> None:
+        """Take the progress away, before something else writes."""
+        ...
+
+
+def run_parts(
+    settings: Settings, names: Sequence[str], screen: Screen, then: Callable[[Parts, str], bool] | None = None
+) -> int:
     """Run these parts as one process until a signal; the exit code. `then` is called once all is up, with the
     base URL; when it returns the process stops, with exit code 1 if it returned False."""
-    with _running("up" if len(names) > 1 else names[0]) as process:
+    with _running("up" if len(names) > 1 else names[0], screen) as process:
         runtime = process.runtime
         refuse_half_restored(settings.home)
         make_private(settings.home, embedded=not settings.database_url)
@@ -59,9 +75,9 @@ def run_parts(settings: Settings, names: Sequence[str], then: Callable[[Parts, s
     return process.code
 
 
-def run_worker(settings: Settings) -> int:
+def run_worker(settings: Settings, screen: Screen) -> int:
     """A query worker: it needs the object store and nothing else."""
-    with _running(WORKER) as process:
+    with _running(WORKER, screen) as process:
         make_private(settings.home, embedded=False)
         certificate = load_certificate(settings)
         if certificate:
@@ -85,9 +101,9 @@ class _Stopped(Exception):
 class _Process:
     """A runtime, and what a person sees of it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, screen: Screen) -> None:
         self.runtime = Runtime(name)
-        self.screen = Screen(sys.stdout)
+        self.screen = screen
         self.code = 0
 
     def step(self, sentence: str) -> None:
@@ -103,12 +119,12 @@ class _Process:
         gc.freeze()
         sys.setswitchinterval(_SWITCH_SECONDS)
         self.runtime.log.milestone("ready", url=url)
-        self.screen.show(ready_text(settings, names, url, doors))
+        self.screen.ready(settings, names, url, doors)
 
 
 @contextmanager
-def _running(name: str) -> Iterator[_Process]:
-    process = _Process(name)
+def _running(name: str, screen: Screen) -> Iterator[_Process]:
+    process = _Process(name, screen)
     process.runtime.catch_signals()
     try:
         yield process

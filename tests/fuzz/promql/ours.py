@@ -8,9 +8,9 @@ from typing import Any
 
 from fuzz.promql.grammar import Query
 from lakerunner.api.formats.prometheus_json import result_json
-from lakerunner.api.prometheus_errors import Refused, query_text, running
-from lakerunner.api.prometheus_parameters import invalid
-from lakerunner.api.prometheus_response import notes_texts
+from lakerunner.api.prometheus.error_types import Refused, query_text, running
+from lakerunner.api.prometheus.request import invalid
+from lakerunner.api.prometheus.response import notes_texts
 from lakerunner.model.errors import UserError
 from lakerunner.promql.functions import FUNCTIONS
 from lakerunner.promql.language import PROMQL

@@ -9,7 +9,7 @@ What always holds: a segment that was replaced while it was looked at is no find
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,14 +23,15 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.errors import Absent, Corrupt, Unavailable
 from lakerunner.model.plural import plural
-from lakerunner.model.segment import Segment
-from lakerunner.model.signal import spec_of
-from lakerunner.model.text_index import SIDE_FILE
+from lakerunner.model.segment import Column, Segment
+from lakerunner.model.signal import ATTRIBUTES, spec_of
+from lakerunner.model.text_index import HEADER, SIDE_FILE, TextIndex
 from lakerunner.model.time import iso_time
+from lakerunner.pipeline.merge.texts import TextSide
 from lakerunner.services.checks.finding import ERROR, Findings, Lake, Scope
 from lakerunner.services.checks.reading import batches, footer_of, opened, size_of
-from lakerunner.services.checks.texts import text_troubles
 
+_READ = ("message", ATTRIBUTES.map_column)  # and the columns of single attributes
 CHECK = "files"
 _AT_ONCE = 8
 
@@ -235,3 +236,41 @@ def _difference(there: list[str], stated: list[str]) -> str:
 
 def _without(error: Exception, key: str) -> str:
     return str(error).removeprefix(f"{key}: ")
+
+
+def text_troubles(stored: bytes | memoryview, columns: Sequence[Column], file: pq.ParquetFile) -> Iterator[str]:
+    """Yield what is wrong with a text index. One that passes leaves out no row group that holds a text; one that finds
+    too much, which costs time only, passes too. A row group is in memory at a time. `file` is the segment's, whose
+    pages are as they should be."""
+    try:
+        there = TextIndex(stored)
+    except Corrupt as error:
+        yield f"this side file cannot be read: {error}"
+        return
+    made = _made_anew(columns, file)
+    wanted = TextIndex(made)
+    if _sure(stored) != _sure(made):
+        yield "this text index does not match the row groups or hashing of its segment"
+    elif len(there.bits) == len(wanted.bits) and (lost := _lost(there.bits, wanted.bits)):
+        yield f"this text index lacks {lost} bits of the texts of its segment: searches miss these texts"
+
+
+def _made_anew(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:
+    side = TextSide(columns)
+    names = [name for name in file.schema_arrow.names if name in _READ or name.startswith(ATTRIBUTES.prefix)]
+    for group in range(file.num_row_groups):
+        for batch in file.read_row_group(group, columns=names).combine_chunks().to_batches():
+            side.add(batch)
+    return bytes(side.finish())
+
+
+def _sure(file: bytes | memoryview) -> tuple[int, ...]:
+    """What does not hang on how often texts were counted: with very many in a row group that depends on their order,
+    and then sizes may differ."""
+    _magic, _version, _nothing, groups, *sizes = HEADER.unpack_from(file)
+    return groups, *sizes[1::2]
+
+
+def _lost(stored: memoryview, made: memoryview) -> int:
+    there, wanted = (np.frombuffer(bits, np.uint8) for bits in (stored, made))
+    return int(np.bitwise_count(wanted & ~there).sum())

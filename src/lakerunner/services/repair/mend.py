@@ -1,7 +1,8 @@
-"""A unit of lost segments, repaired: written again and committed in its place.
+"""What fsck finds lost or damaged, made again from what is left and committed in its place.
 
-Comes in: a unit. Goes out: what became of it. Raw rows come from raw objects, windows of rollups from the segments that
-they are made of; a file that stands beside a whole segment is made again with an equal segment.
+Comes in: a lake, and whose data. Goes out: what became of each unit of lost segments. Raw rows come from raw objects,
+windows of rollups from the segments that they are made of; a file that stands beside a whole segment is made again with
+an equal segment.
 
 What always holds: lost segments go and their rows come in one transaction, if all of them are still live. Killed before
 it, nothing has changed but for files that the sweeper takes; killed after it, the unit is repaired. Segments that a
@@ -10,23 +11,28 @@ repair writes have the level, the place in the order of `ingested` and the time 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from lakerunner.index.commit import Commit
 from lakerunner.model.errors import Conflict, Corrupt
 from lakerunner.model.failpoint import reach
+from lakerunner.model.organization import Organization
 from lakerunner.model.plural import plural
 from lakerunner.model.segment import Segment
-from lakerunner.pipeline.compact import merge_segments
+from lakerunner.pipeline.compact import CompactLimits, merge_segments
+from lakerunner.pipeline.ingest import IngestLimits
 from lakerunner.pipeline.merge.scratch import scratch
 from lakerunner.pipeline.restore import Outlet, RestoreWork, write_again
+from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.services.checks.files import Harm
+from lakerunner.services.checks.finding import Lake
 from lakerunner.services.follow_up import committed
-from lakerunner.services.repair.lost import Tools, Unit, Unrepairable
+from lakerunner.services.repair.lost import Tools, Unit, Unrepairable, find_lost, units_of
 from lakerunner.services.repair.search import MOST_OBJECTS, Found, Moved, Search
 from lakerunner.services.repair.windows import make_windows
+from lakerunner.settings import Settings
 
 _TRIES = 3
 _NAMED = 3  # raw objects that a reason names
@@ -148,3 +154,25 @@ def _reason(unit: Unit, found: Found) -> str:
 def _came_twice(unit: Unit, found: Found) -> bool:
     """Whether all rows of all raw objects are there, and so what is missing is there too."""
     return found.complete and not found.rejected and found.elsewhere >= unit.rows - found.rows
+
+
+def repair_lake(settings: Settings, lake: Lake, whose: Sequence[Organization], *, dry_run: bool) -> Iterator[Mended]:
+    """Mend what is lost or damaged of these organizations, one unit at a time."""
+    tools = _tools(settings, lake, dry_run)
+    for one in whose:
+        lost = find_lost(lake, one)
+        damaged = frozenset(found.segment.id for found in lost if not found.whole_file)
+        for unit in units_of(one, lost):
+            yield mend(tools, unit, damaged)
+
+
+def _tools(settings: Settings, lake: Lake, dry_run: bool) -> Tools:
+    return Tools(
+        lake,
+        IngestLimits(
+            settings.object_max_bytes, settings.task_max_bytes, settings.failpoint, settings.bad_lines_max_share
+        ),
+        CompactLimits(settings.compact_memory, 2 * settings.compact_target_bytes, settings.failpoint),
+        read_mapping_file(settings.mapping_file),
+        dry_run,
+    )

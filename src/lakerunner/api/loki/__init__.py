@@ -1,0 +1,1 @@
+"""Loki's push API."""

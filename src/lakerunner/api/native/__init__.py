@@ -1,0 +1,1 @@
+"""The native API, as Lakerunner's Grafana plugin calls it."""

@@ -1,0 +1,88 @@
+"""OTLP over HTTP: POST /v1/{logs,metrics,traces} as protobuf or JSON; plain, gzip or zstd.
+
+Answers as the OTLP specification says: the export response in the request's encoding, errors as a google.rpc.Status.
+429 and 503 with Retry-After ask for the same request again; every other error says that it would fail again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lakerunner.api.auth import Authenticator
+from lakerunner.api.body import content_type, read_body, setting_limit
+from lakerunner.api.errors import retry_after
+from lakerunner.api.openapi import ANY, Body, Endpoint, Operation, Parameter, Reply
+from lakerunner.api.otlp.rpc_status import rpc_status
+from lakerunner.api.receive import Receiver
+from lakerunner.model.caller import Role
+from lakerunner.model.errors import LakerunnerError, UserError
+from lakerunner.model.signal import SIGNALS
+from lakerunner.pipeline.transcode.otlp_json import request_from_json
+
+PROTOBUF = "application/x-protobuf"
+JSON = "application/json"
+_EXAMPLE = {
+    "resourceLogs": [
+        {
+            "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "checkout"}}]},
+            "scopeLogs": [
+                {"logRecords": [{"timeUnixNano": "1714564800000000000", "body": {"stringValue": "paid"}}]},
+            ],
+        }
+    ]
+}
+EXPORT = Operation(
+    tag="ingest",
+    summary="Receive telemetry as OTLP",
+    description="Plain, gzip or zstd. The answer is sent when the data is durable (docs/formats/push.md).",
+    parameters=(Parameter("signal", "path", {"enum": list(SIGNALS)}, "signal of the request", "logs"),),
+    body={JSON: Body({"type": "object"}, _EXAMPLE), PROTOBUF: Body()},
+    replies={200: Reply("All data was stored.", {JSON: {"type": "object"}, PROTOBUF: ANY})},
+    errors=(400, 401, 403, 404, 413, 429, 503),
+    error_content={
+        JSON: {"type": "object", "required": ["message"], "properties": {"message": {"type": "string"}}},
+        PROTOBUF: ANY,
+    },
+)
+
+
+@dataclass(frozen=True)
+class OtlpApi:
+    receiver: Receiver
+    authenticator: Authenticator
+    max_bytes: int
+
+    def routes(self) -> list[Route]:
+        return [Endpoint("/v1/{signal:str}", self.export, POST=EXPORT)]
+
+    async def export(self, request: Request) -> Response:
+        kind = content_type(request)
+        try:
+            await self._accept(request, kind)
+        except LakerunnerError as error:
+            return _status(error, kind)
+        # An export response without partial_success: everything was taken.
+        return Response(b"{}", media_type=JSON) if kind == JSON else Response(b"", media_type=PROTOBUF)
+
+    async def _accept(self, request: Request, kind: str) -> None:
+        if kind not in (PROTOBUF, JSON):
+            raise UserError(f"content-type {kind!r} is not OTLP: send {PROTOBUF} or {JSON}")
+        signal = request.path_params["signal"]
+        caller = await self.authenticator.admit(request, Role.WRITE)
+        body = await read_body(request, setting_limit(self.max_bytes))
+        if kind == JSON:
+            body = await to_thread.run_sync(request_from_json, signal, body)
+        await self.receiver.accept_soon(caller.organization, signal, "otlp", body)
+
+
+def _status(error: LakerunnerError, kind: str) -> Response:
+    headers = retry_after(error)
+    if kind == JSON:
+        return Response(orjson.dumps({"message": str(error)}), error.http_status, headers, JSON)
+    return Response(rpc_status(0, str(error)), error.http_status, headers, PROTOBUF)

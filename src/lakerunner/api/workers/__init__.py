@@ -1,0 +1,1 @@
+"""How query-api finds query workers and talks to them."""

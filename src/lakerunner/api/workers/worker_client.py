@@ -1,0 +1,202 @@
+"""Query workers elsewhere, called as if they were here: run(unit) gives an Answer whose rows come over HTTP.
+
+Whatever keeps a worker from giving a whole answer, but for an error that it states itself, is Lost: another may take
+the unit over. A worker's name stands in answers and errors, so it is not its address: only the log names that.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import ssl
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from hashlib import blake2b
+from typing import Any
+
+import httpx
+import orjson
+import pyarrow as pa
+
+from lakerunner.api.tls import trusting
+from lakerunner.api.workers.addresses import Addresses
+from lakerunner.api.workers.worker_api import KEY_HEADER
+from lakerunner.model.errors import Busy, LakerunnerError, Lost, Unavailable, error_from
+from lakerunner.plan.operator import Operator
+from lakerunner.query.account import Account
+from lakerunner.query.answer import Answer
+from lakerunner.query.unit import Unit
+from lakerunner.query.workers import Worker
+
+_CONNECT_SECONDS = 3.0
+_CONNECTIONS = 1024
+# Far less than the time after which a worker closes an idle connection (api/http_protocol.py): a unit must not be sent
+# into one that just closes.
+_IDLE_SECONDS = 2.0
+_LATER = {Busy.http_status, Unavailable.http_status}
+_logger = logging.getLogger("lakerunner.api.workers")
+
+
+def worker_name(url: str, key: str) -> str:
+    """The same for the same URL in every query-api of a cluster, so that all give a segment to the same worker. Without
+    the cluster's key no address can be tried against it."""
+    return f"worker-{blake2b(url.encode(), digest_size=5, key=key.encode()[:64]).hexdigest()}"
+
+
+class RemoteWorkers:
+    """`read_seconds` bounds the silence of a worker: its own query limit, and a little. `trust`: how those that are
+    called by https are verified."""
+
+    def __init__(
+        self, addresses: Addresses, key: str, read_seconds: float, trust: ssl.SSLContext | None = None
+    ) -> None:
+        self._addresses = addresses
+        self._key = key
+        self._names: dict[str, str] = {}  # by URL, of those that were here last
+        self._client = httpx.Client(
+            headers={KEY_HEADER: key, "content-type": "application/json"},
+            timeout=httpx.Timeout(read_seconds, connect=_CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS),
+            verify=trust or trusting(""),
+        )
+
+    def here(self) -> Sequence[Worker]:
+        names = {url: self._names.get(url) or self._named(url) for url in self._addresses.here()}
+        self._names = names
+        return [_RemoteWorker(name, url, self._client) for url, name in names.items()]
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _named(self, url: str) -> str:
+        name = worker_name(url, self._key)
+        _logger.info("query worker %s is at %s", name, url)
+        return name
+
+
+class _RemoteWorker:
+    def __init__(self, name: str, url: str, client: httpx.Client) -> None:
+        self.name = name
+        self._url = url
+        self._client = client
+
+    def run(self, unit: Unit) -> Answer:
+        request = self._client.build_request("POST", f"{self._url}/internal/v1/run", content=unit.to_bytes())
+        try:
+            response = self._client.send(request, stream=True)
+            if response.status_code == 200:
+                return _RemoteAnswer(response, self.name, unit.leaf.operator)
+            with closing(response):
+                raise _turned_away(self.name, response.status_code, response.read())
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise _lost(self.name, "is unreachable", error) from error
+
+
+def _lost(worker: str, what: str, error: Exception) -> Lost:
+    """The error's own text, which may name the address, is for the log."""
+    _logger.warning("query worker %s %s: %s: %s", worker, what, type(error).__name__, error)
+    return Lost(f"query worker {worker} {what}: {type(error).__name__}")
+
+
+def _turned_away(worker: str, status: int, body: bytes) -> LakerunnerError:
+    """No unit was begun: the worker is busy, or is not one that we can use. Not the fault of whoever asked."""
+    try:
+        error = error_from(orjson.loads(body)["error"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Lost(f"query worker {worker} returned {status}, and not as a query worker does")
+    return error if status in _LATER else Lost(f"query worker {worker} refused the unit: {error}")
+
+
+class _RemoteAnswer:
+    """An Answer (query/answer.py) whose work is done elsewhere. Closing the response stops that work."""
+
+    def __init__(self, response: httpx.Response, worker: str, operator: Operator) -> None:
+        self._response = response
+        self._operator = operator
+        self._frames = _Frames(response, worker)
+        self._reader: pa.RecordBatchReader | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._open().schema
+
+    @property
+    def account(self) -> Account:
+        return self._frames.account
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from self._operator.decode(self._open())
+            self._frames.expect_end()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """To close a socket does not wake the thread that reads it; to shut it down does."""
+        stream = self._response.extensions.get("network_stream")
+        connection = stream.get_extra_info("socket") if stream and not self._frames.ended else None
+        if connection is not None:
+            with suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # that of TLS would first forget its keys
+        with suppress(RuntimeError):  # another thread is reading it, and closes it
+            self._response.close()
+
+    def _open(self) -> pa.RecordBatchReader:
+        if self._reader is None:
+            self._reader = pa.ipc.open_stream(self._frames)
+        return self._reader
+
+
+class _Frames(io.RawIOBase):
+    """The Arrow bytes inside the frames, as a file."""
+
+    def __init__(self, response: httpx.Response, worker: str) -> None:
+        super().__init__()
+        self.account = Account()
+        self._worker = worker
+        self._chunks = response.iter_raw()
+        self._wire = bytearray()
+        self._arrow = bytearray()
+        self.ended = False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while not self.ended and (size < 0 or len(self._arrow) < size):
+            self._next_frame()
+        take = len(self._arrow) if size < 0 else size
+        data = bytes(self._arrow[:take])
+        del self._arrow[:take]
+        return data
+
+    def expect_end(self) -> None:
+        """Read to the last byte of the response, so that its connection can be used again."""
+        while not self.ended:
+            self._next_frame()
+        with suppress(httpx.HTTPError):
+            for _ in self._chunks:
+                pass
+
+    def _next_frame(self) -> None:
+        kind, length = struct.unpack(">cI", self._exactly(5))
+        data = self._exactly(length)
+        if kind == b"A":
+            self._arrow += data
+        elif kind == b"E":
+            raise error_from(orjson.loads(data))
+        else:
+            self.ended = True
+            self.account = Account.from_json(orjson.loads(data))
+
+    def _exactly(self, size: int) -> bytes:
+        try:
+            while len(self._wire) < size:
+                self._wire += next(self._chunks)
+        except (StopIteration, httpx.HTTPError, httpx.StreamError, OSError, ValueError) as error:
+            raise _lost(self._worker, "broke off its answer", error) from error
+        data = bytes(self._wire[:size])
+        del self._wire[:size]
+        return data

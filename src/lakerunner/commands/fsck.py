@@ -1,0 +1,141 @@
+"""`lakerunner fsck`: do files and index agree? (docs/guides/operate.md)"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from lakerunner.commands.options import EPILOG, home_option, settings_of, store_option
+from lakerunner.model.drawn import drawn
+from lakerunner.model.errors import Unavailable, UserError, in_full
+from lakerunner.model.plural import plural
+from lakerunner.settings import Settings
+
+if TYPE_CHECKING:
+    from lakerunner.services.checks.finding import Finding, Findings
+
+CLEAN, FOUND, USAGE, NOT_ALL = 0, 1, 2, 3
+_COLUMNS = ("severity", "check", "organization", "what", "where", "to_do")
+
+
+@click.command(epilog=EPILOG)
+@home_option
+@store_option
+@click.option("--org", help="Only this organization, by id or name; default: all.")
+@click.option("--deep", is_flag=True, help="Read every page, verify its checksum, compare all rows and windows.")
+@click.option(
+    "--sample",
+    type=click.IntRange(0),
+    default=24,
+    show_default=True,
+    help="Number of hours and rollups that are compared row by row.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), help="Seed of an earlier run, to compare the same sample again."
+)
+@click.option("--json", "json", is_flag=True, help="Findings and counts as one JSON object.")
+def fsck(org: str | None, home: Path | None, store: str | None, **options: Any) -> None:
+    """Check that files and index agree. It only reads, and may run beside all services.
+
+    Checks that every live segment has its files, with the size, rows, columns and times of the index; that the index
+    knows every object below db/; that no row is in two live segments; that rollups match their source. An error is a
+    damaged lake, a note is for information (work that waits, was set aside, or will be swept). docs/guides/operate.md
+    explains what to do.
+
+    \b
+    lakerunner fsck                       footers of all files, 24 hours and rollups compared
+    lakerunner fsck --org acme --deep     one organization, all pages
+    lakerunner fsck --json | jq '.findings[] | select(.severity == "error")'
+
+    \b
+    Exit codes: 0 no errors, 1 errors found, 2 wrong usage, 3 check incomplete (store or index unavailable).
+    """
+    settings = settings_of({"home": home, "store": store})
+    sys.exit(run_fsck(settings, FsckRequest(org, **options), sys.stdout, sys.stderr))
+
+
+@dataclass(frozen=True)
+class FsckRequest:
+    """What the command line names; without a seed the sample is another one each time."""
+
+    organization: str | None = None
+    deep: bool = False
+    sample: int = 24
+    seed: int | None = None
+    json: bool = False
+
+
+def run_fsck(settings: Settings, request: FsckRequest, output: TextIO, errors: TextIO) -> int:
+    """Return the exit code."""
+    import secrets
+    from tempfile import TemporaryDirectory
+
+    from lakerunner.commands.terminal.progress import progress
+    from lakerunner.objects.open import shared_store
+    from lakerunner.services.admin import inspected, organization
+    from lakerunner.services.checks.finding import ERROR, Lake
+    from lakerunner.services.fsck import Thoroughness, check_lake
+    from lakerunner.services.ground import store_address
+
+    seed = secrets.randbelow(1 << 31) if request.seed is None else request.seed
+    try:
+        with inspected(settings) as index, progress(errors) as say, TemporaryDirectory(prefix="lakerunner-fsck-") as at:
+            whose = [organization(index, request.organization)] if request.organization else None
+            lake = Lake(index, shared_store(store_address(settings)), Path(at), say)
+            found = check_lake(settings, lake, whose, Thoroughness(request.deep, request.sample, seed))
+    except UserError as error:
+        errors.write(f"error: {drawn(str(error))}\n")
+        return USAGE
+    except Unavailable as error:
+        errors.write(f"error: nothing could be checked: {drawn(in_full(error))}\n")
+        return NOT_ALL
+    show(found, seed, request, output)
+    return FOUND if found.counts[ERROR] else NOT_ALL if found.unchecked else CLEAN
+
+
+def show(found: Findings, seed: int, request: FsckRequest, output: TextIO) -> None:
+    from lakerunner.commands.terminal.show import show_document, show_rows
+    from lakerunner.services.checks.finding import ERROR, NOTE
+
+    if request.json:
+        show_document(_document(found, seed, request), output)
+        return
+    if found.kept:
+        show_rows(_COLUMNS, [asdict(one) for one in in_order(found)], output)
+    if (left_out := found.counts.total() - len(found.kept)) > 0:
+        output.write(f"{plural(left_out, 'more finding')} not shown\n")
+    output.write("looked at: " + ", ".join(f"{what} {count}" for what, count in found.looked_at.items()) + "\n")
+    if not request.deep:
+        output.write(f"the sample was drawn with --seed {seed}; --deep checks everything\n")
+    for said in found.unchecked:
+        output.write(f"NOT CHECKED: {drawn(said)}\n")
+    errors, notes = found.counts[ERROR], found.counts[NOTE]
+    verdict = f"{errors} error{'' if errors == 1 else 's'}" if errors else "no errors"
+    output.write(f"{verdict}, {notes} note{'' if notes == 1 else 's'}")
+    output.write("; the check is incomplete\n" if found.unchecked else "\n")
+
+
+def in_order(found: Findings) -> list[Finding]:
+    """Return the findings, errors first."""
+    from lakerunner.services.checks.finding import ERROR
+
+    return sorted(found.kept, key=lambda one: one.severity != ERROR)
+
+
+def _document(found: Findings, seed: int, request: FsckRequest) -> dict[str, object]:
+    from lakerunner.services.checks.finding import ERROR, NOTE
+
+    return {
+        "errors": found.counts[ERROR],
+        "notes": found.counts[NOTE],
+        "complete": not found.unchecked,
+        "findings": [asdict(one) for one in in_order(found)],
+        "looked_at": dict(found.looked_at),
+        "not_checked": found.unchecked,
+        "deep": request.deep,
+        "seed": seed,
+    }

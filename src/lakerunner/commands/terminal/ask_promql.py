@@ -1,0 +1,275 @@
+"""One question in PromQL, its answer as a plot, a table, JSON or CSV.
+
+Points come as server-sent events, which end with `done` or `error`: an answer that breaks off is an error, never short.
+Exit codes are those of `lakerunner sql`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import shutil
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, TextIO
+
+import click
+import orjson
+
+from lakerunner.api.time_range import time_range
+from lakerunner.commands.terminal.answers import Digits, Ended, OnProgress, broken_off
+from lakerunner.commands.terminal.ask_sql import INCOMPLETE
+from lakerunner.commands.terminal.client import Client
+from lakerunner.commands.terminal.show import error_text, progress_bar, show_rows, warn
+from lakerunner.model.drawn import drawn, for_terminal
+from lakerunner.model.errors import LakerunnerError, UserError, error_from
+from lakerunner.model.time import MS_NS
+from lakerunner.query.metrics.read_lines import lines
+from lakerunner.series.numerals import json_number
+
+FORMS = ("plot", "table", "json", "csv")
+_PLOT_HEIGHT, _PAGE_COLUMNS = 16, 100
+_ROUND_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
+
+_NOT_NAMES = re.compile(r"""\{[^}]*\}|\[[^\]]*\]|"[^"]*"|'[^']*'|\b(?:by|without|on|ignoring)\s*\([^)]*\)""")
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_CLOSE = 0.75
+
+
+@dataclass(frozen=True)
+class Question:
+    """`start` and `end` as the native API reads times; `step` "" for one that fits; `instant`: at `end` alone."""
+
+    text: str
+    start: str = ""
+    end: str = ""
+    step: str = ""
+    instant: bool = False
+    partial: bool = False
+    raw: bool = False
+    explain: bool = False
+
+    def body(self, now_ns: int, columns: int) -> dict[str, Any]:
+        """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for, at
+        whole steps; 0: as many as the server likes."""
+        if not self.text.strip():
+            raise UserError("the query is empty: write PromQL, such as up")
+        names = ("--start", "--time" if self.instant else "--end")
+        time = time_range(dict(zip(names, (self.start, self.end), strict=True)), now_ns, names)
+        start, end = time.start_ns // MS_NS, time.end_ns // MS_NS
+        said: dict[str, Any] = {"q": self.text, "instant": self.instant, "partial": self.partial}
+        said |= {"tier": "raw"} if self.raw else {}
+        said |= {"explain": True} if self.explain else {}
+        if self.step:
+            said["step"] = self.step
+        elif columns and not self.instant:
+            seconds = _fitting_step(end - start, columns)
+            said["step"] = f"{seconds}s"
+            start, end = start - start % (1000 * seconds), end - end % (1000 * seconds)
+        return said | {"s": _iso(start), "e": _iso(max(end, start + 1))}
+
+
+@dataclass
+class Series:
+    label: str
+    tags: Mapping[str, str]
+    points: list[tuple[int, float]] = field(default_factory=list)
+    histograms: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+
+
+@dataclass
+class Answer:
+    """`texts`: of a query that is a string."""
+
+    series: list[Series] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    step_ms: int = 1
+    notes: list[str] = field(default_factory=list)
+    ended: Ended = field(default_factory=Ended)
+
+
+def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> int:
+    """The exit code."""
+    try:
+        return _asked(client, question, form or ("table" if question.instant else "plot"), now_ns)
+    except LakerunnerError as error:
+        _say(error_text(error, question.text))
+        return 1
+
+
+def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_COLUMNS
+    body = question.body(now_ns, 2 * max(10, width - 10) if form == "plot" else 0)
+    if question.explain:
+        answered = orjson.loads(client.download_promql(body))
+        click.echo("\n".join(drawn(line) for line in lines(answered["reads"])))
+        for warning in answered["warnings"]:
+            _say(warning)
+        return 0 if answered["complete"] else INCOMPLETE
+    if form == "json":
+        answered = client.download_promql(body)
+        sys.stdout.write(for_terminal(answered.decode(), sys.stdout) + "\n")
+        return 0 if orjson.loads(answered)["complete"] else INCOMPLETE
+    with progress_bar(sys.stderr.isatty()) as on_progress:
+        answer = read_answer(client, body, on_progress)
+    if form == "csv":
+        text = io.StringIO()
+        write_csv(answer, text)
+        sys.stdout.write(for_terminal(text.getvalue(), sys.stdout))
+    elif form == "plot" and not question.instant and not answer.texts:
+        _show_plot(answer, body, width)
+    else:
+        show_table(answer, sys.stdout)
+    for note in (*answer.notes, *_hints(client, question, answer, body)):
+        _say(note)
+    warn(answer.ended, _say)
+    return 0 if answer.ended.complete else INCOMPLETE
+
+
+def _hints(client: Client, question: Question, answer: Answer, body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why there are no series, where that can be known; the answer is right without it."""
+    if not answer.series and not answer.texts and answer.ended.complete:
+        with suppress(LakerunnerError):
+            if hint := metric_hint(question.text, client.metric_names(body["s"], body["e"])):
+                yield hint
+
+
+def metric_hint(query: str, names: Collection[str]) -> str:
+    """Return why an answer has no series, or "" if it is not known. `names`: the metrics that have points in the time
+    of the query. Prometheus answers with an empty result, and so does our API; the command line shows the reason."""
+    if not names:
+        return "no series: there are no metrics in this time"
+    unknown = [word for word in _NAME.findall(_NOT_NAMES.sub(" ", query)) if word not in names]
+    for word in unknown:
+        if meant := get_close_matches(word, names, 1, _CLOSE):
+            return f"no series: there is no metric {word} in this time. Did you mean {meant[0]}?"
+    return ""
+
+
+def read_answer(client: Client, body: Mapping[str, Any], on_progress: OnProgress) -> Answer:
+    answer, by_label = Answer(), dict[str, Series]()
+    with client.promql(body) as events:
+        for event in events:
+            data = event.get("data", {})
+            match event["type"]:
+                case "result":
+                    _take(answer, by_label, data)
+                case "progress":
+                    on_progress(data["segments_done"], data["segments_total"])
+                case "error":
+                    raise error_from({"kind": data["code"], **data})
+                case "done":
+                    answer.step_ms = data["step"]
+                    answer.notes = [*data["warnings"], *data["infos"]]
+                    answer.ended = Ended(0, data["complete"], tuple(data["missing"]), data["degraded"])
+                    return answer
+    raise broken_off()
+
+
+def _take(answer: Answer, by_label: dict[str, Series], data: dict[str, Any]) -> None:
+    if "text" in data:
+        answer.texts.append(data["text"])
+        return
+    series = by_label.get(data["label"])
+    if series is None:
+        series = by_label[data["label"]] = Series(data["label"], data["tags"])
+        answer.series.append(series)
+    if "histogram" in data:
+        series.histograms.append((data["timestamp"], data["histogram"]))
+    else:
+        series.points.append((data["timestamp"], float(data["value"])))
+
+
+def show_table(answer: Answer, output: TextIO) -> None:
+    """A row for each point: when, every label a column, the value last."""
+    if answer.texts:
+        output.write("".join(f"{drawn(text)}\n" for text in answer.texts))
+        return
+    names = sorted({name for series in answer.series for name in series.tags})
+    moments = {time for series in answer.series for time, _ in _values(series)}
+    rows = [
+        {**series.tags, "time": _iso(time), "value": value}
+        for series in answer.series
+        for time, value in _values(series)
+    ]
+    columns = [*names, "value"] if len(moments) == 1 else ["time", *names, "value"]
+    show_rows(columns, rows, output)
+
+
+def write_csv(answer: Answer, output: TextIO) -> None:
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow(["timestamp", "series", "value"])
+    for series in answer.series:
+        writer.writerows([_iso(time), series.label, getattr(value, "text", value)] for time, value in _values(series))
+    writer.writerows(["", "", text] for text in answer.texts)
+
+
+def histogram_line(histogram: Mapping[str, Any]) -> str:
+    """In one line: {count:3, sum:4.5, (0.5,1]:2, [-1,1]:1}."""
+    brackets = ("(]", "[)", "()", "[]")
+    buckets = (
+        f"{brackets[n][0]}{low},{high}{brackets[n][1]}:{count}" for n, low, high, count in histogram.get("buckets", [])
+    )
+    return "{" + ", ".join([f"count:{histogram['count']}", f"sum:{histogram['sum']}", *buckets]) + "}"
+
+
+def _values(series: Series) -> Iterator[tuple[int, Digits | str]]:
+    yield from ((time, Digits(json_number(value))) for time, value in series.points)
+    yield from ((time, histogram_line(one)) for time, one in series.histograms)
+
+
+def _show_plot(answer: Answer, body: Mapping[str, Any], width: int) -> None:
+    from rich.console import Console
+
+    from lakerunner.commands.terminal.plot import Line, plot
+
+    console = Console(file=sys.stdout, width=width)
+    lines = [Line(drawn(one.label), one.points, answer.step_ms) for one in answer.series if one.points]
+    start, end = (round(datetime.fromisoformat(body[name]).timestamp() * 1000) for name in ("s", "e"))
+    height = min(_PLOT_HEIGHT, max(5, shutil.get_terminal_size().lines - len(lines) - 4))
+    if lines or not answer.series:
+        for text in plot(lines, start, end, width - 5, height):
+            console.print(text, overflow="ellipsis", no_wrap=True)
+    for one in (one for one in answer.series if one.histograms):
+        time, histogram = one.histograms[-1]
+        console.print(f"{drawn(one.label)} at {_iso(time)}: {histogram_line(histogram)}", markup=False, highlight=False)
+
+
+def _fitting_step(range_ms: int, columns: int) -> int:
+    """Seconds."""
+    least = range_ms / 1000 / columns
+    return next((s for s in _ROUND_SECONDS if s >= least), int(least) + 1)
+
+
+def _iso(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
+
+
+def question_of(text: str, options: Mapping[str, Any]) -> Question:
+    """From the command's options."""
+    start, end, time = (options[name] or "" for name in ("start", "end", "time"))
+    instant = bool(options["instant"] or time)
+    if instant and (start or options["step"]):
+        raise UserError("--instant takes one --time: --start and --step need a range")
+    if time and end:
+        raise UserError("--time and --end are both given: give only one of them")
+    return Question(
+        text,
+        start,
+        time or end,
+        options["step"] or "",
+        instant,
+        options["partial"],
+        options.get("raw", False),
+        options.get("explain", False),
+    )
+
+
+def _say(sentence: str) -> None:
+    click.echo(drawn(sentence), err=True)

@@ -1,0 +1,175 @@
+"""The command line's client of a running lake: finds it and asks it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import ssl
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from lakerunner.api.tls import pinning, trusting
+from lakerunner.commands.terminal.answers import Ended, OnProgress, Output, Query, Rows
+from lakerunner.model.errors import LakerunnerError, Unavailable, error_from
+from lakerunner.services.home import ADDRESS, CERTIFICATE, NoLake, holder_of, token_in
+from lakerunner.settings import Settings
+
+# httpx's own command line imports rich and pygments, a third of the time that `lakerunner promql` takes to start. httpx
+# does without it where it cannot be imported.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+
+import httpx  # noqa: E402 after the line above
+
+_DEGRADED = "lakerunner-degraded"
+_WARNINGS = "lakerunner-warnings"
+_JSON = {"content-type": "application/json"}
+_SQL, _PROMQL, _PROMETHEUS = "/api/v1/sql", "/api/v1/metrics/query", "/prometheus/api/v1"
+
+
+class Client:
+    def __init__(
+        self, url: str, key: str | None, trust: ssl.SSLContext | None = None, home: Path | None = None
+    ) -> None:
+        """`trust` is how a server that is called by https is verified; by default as one anywhere. `home`: where the
+        URL was found."""
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self.url = url
+        self._home = home
+        verify = (trust or trusting("")) if url.startswith("https:") else False
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=httpx.Timeout(600, connect=5), verify=verify)
+
+    @classmethod
+    def find(cls, settings: Settings, url: str | None, key: str | None) -> Client:
+        if url:
+            return cls(url.rstrip("/"), key, trusting(settings.tls_ca))
+        try:
+            return cls.at_home(settings.home, key)
+        except FileNotFoundError:
+            if not settings.home.is_dir():
+                raise NoLake(settings.home) from None
+            raise _nothing_runs(settings.home) from None
+
+    @classmethod
+    def at_home(cls, home: Path, key: str | None = None) -> Client:
+        """Return a client of the lake that serves from this home; FileNotFoundError if there is none. An address that
+        the lake wrote itself may have the token that it wrote, and must show the certificate."""
+        url = (home / ADDRESS).read_text().strip()
+        trust = pinning(home / CERTIFICATE) if url.startswith("https:") else None
+        return cls(url, key or token_in(home), trust, home)
+
+    @contextmanager
+    def sql(self, query: Query, on_progress: OnProgress = lambda _done, _total: None) -> Iterator[Rows]:
+        """Leaving the block before the end stops the query."""
+        with self._asked(_SQL, query.body() | {"format": "sse"}) as response, closing(_lines(response)) as lines:
+            yield Rows(lines, on_progress)
+
+    def download(self, query: Query, form: str, output: Output) -> Ended:
+        """The answer's bytes in another format than events, as the server writes them: whole, or an error."""
+        with self._asked(_SQL, query.body() | {"format": form}) as response:
+            try:
+                for piece in response.iter_bytes():
+                    output.write(piece)
+            except httpx.RemoteProtocolError as error:
+                raise Unavailable(
+                    f"the query failed while its answer was sent, and the {form} is cut off: use ndjson "
+                    "to see the reason"
+                ) from error
+            warnings = response.headers.get(_WARNINGS)
+            return Ended(degraded=response.headers.get(_DEGRADED), warnings=(warnings,) if warnings else ())
+
+    @contextmanager
+    def promql(self, body: Mapping[str, Any]) -> Iterator[Iterator[dict[str, Any]]]:
+        """The events of the answer, which ends with `done` or `error`. Leaving the block before stops the query."""
+        with self._asked(_PROMQL, body) as response, closing(_lines(response)) as lines:
+            yield (orjson.loads(line[6:]) for line in lines if line.startswith(b"data: "))
+
+    def download_promql(self, body: Mapping[str, Any]) -> bytes:
+        """The answer as JSON."""
+        with self._asked(_PROMQL, {**body, "format": "json"}) as response:
+            return response.read()
+
+    def tables(self) -> list[dict[str, Any]]:
+        tables: list[dict[str, Any]] = self._json("GET", "/api/v1/sql/tables", {})["tables"]
+        return tables
+
+    def objects(self, filters: Mapping[str, Any]) -> dict[str, Any]:
+        params = {name: str(value) for name, value in filters.items() if value is not None}
+        return self._json("GET", "/api/v1/objects", params)
+
+    def rejects(self, key: str) -> dict[str, Any]:
+        return self._json("GET", "/api/v1/objects/rejects", {"key": key})
+
+    def dismiss(self, key: str) -> int:
+        return int(self._json("POST", "/api/v1/objects/dismiss", {"key": key})["dismissed"])
+
+    def metric_names(self, start: str, end: str) -> list[str]:
+        """Names of metrics that have points between these times."""
+        found = self._json("GET", f"{_PROMETHEUS}/label/__name__/values", {"start": start, "end": end})
+        names: list[str] = found["data"]
+        return names
+
+    def cardinality(self, asked: Mapping[str, str]) -> dict[str, Any]:
+        return self._json("GET", "/api/v1/metrics/cardinality", asked)
+
+    def retry(self) -> int:
+        return int(self._json("POST", "/api/v1/objects/retry", {})["retried"])
+
+    def work(self) -> dict[str, Any]:
+        return self._json("GET", "/api/v1/work", {})
+
+    def requeue(self, ids: Sequence[str]) -> dict[str, Any]:
+        return self._json("POST", "/api/v1/requeue", {"id": list(ids)} if ids else {})
+
+    def _json(self, method: str, path: str, params: Mapping[str, str | list[str]]) -> dict[str, Any]:
+        try:
+            response = self._http.request(method, path, params=params)
+        except httpx.TransportError as error:
+            raise self._away(error) from error
+        if response.status_code != 200:
+            raise _error_in(response)
+        body: dict[str, Any] = orjson.loads(response.content)
+        return body
+
+    @contextmanager
+    def _asked(self, path: str, body: Mapping[str, Any]) -> Iterator[httpx.Response]:
+        try:
+            with self._http.stream("POST", path, content=orjson.dumps(dict(body)), headers=_JSON) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _error_in(response)
+                yield response
+        except httpx.TransportError as error:
+            raise self._away(error) from error
+
+    def _away(self, error: httpx.TransportError) -> Unavailable:
+        if self._home and not holder_of(self._home):  # killed, it left its address behind
+            return _nothing_runs(self._home)
+        reason = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+        return Unavailable(f"the API at {self.url} cannot be reached, or broke off: {reason}")
+
+
+def _nothing_runs(home: Path) -> Unavailable:
+    return Unavailable(
+        f"nothing runs with home {home}: start `lakerunner up --home {shlex.quote(str(home))}`, "
+        "or name a running API with --url"
+    )
+
+
+def _lines(response: httpx.Response) -> Generator[bytes]:
+    """At line feeds only: texts of rows may hold other signs that some take for the end of a line."""
+    rest = b""
+    for piece in response.iter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+
+
+def _error_in(response: httpx.Response) -> LakerunnerError:
+    try:
+        return error_from(orjson.loads(response.content)["error"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return Unavailable(f"the API returned {response.status_code} without a reason")

@@ -1,0 +1,69 @@
+"""What a person sees of a process that runs: one line while it starts, then once where to push, how to ask and where
+the guide is, and `stopped` at the end. All else is in the logs, which are for machines too (services/logs.py)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+from typing import TextIO
+from urllib.parse import unquote
+
+from lakerunner.api.errors import PROMETHEUS_ROOT
+from lakerunner.model.drawn import drawn
+from lakerunner.model.organization import DEFAULT_ORGANIZATION
+from lakerunner.model.source import RAW_PREFIX
+from lakerunner.services.ground import without_secrets
+from lakerunner.settings import Settings
+
+GUIDE = "docs/guides/operate.md"
+_QUESTION = "select service_name, count(*) from logs group by 1"
+_CLEAR_LINE = "\r\x1b[K"
+_WIDTH = 14
+
+
+class TerminalScreen:
+    """On a terminal, progress is one line that each step overwrites; elsewhere it is not written at all."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+        self._clear = ""
+
+    def progress(self, sentence: str) -> None:
+        if self._output.isatty():
+            self._write(f"{self._clear}{drawn(sentence)} ...")
+            self._clear = _CLEAR_LINE
+
+    def ready(self, settings: Settings, names: Collection[str], url: str, doors: Mapping[str, str]) -> None:
+        self.show(ready_text(settings, names, url, doors))
+
+    def show(self, text: str) -> None:
+        self._write(f"{self._clear}{drawn(text)}\n")
+        self._clear = ""
+
+    def clear(self) -> None:
+        """Take the progress away, before something else writes."""
+        self._write(self._clear)
+        self._clear = ""
+
+    def _write(self, text: str) -> None:
+        self._output.write(text)
+        self._output.flush()
+
+
+def ready_text(settings: Settings, names: Collection[str], url: str, doors: Mapping[str, str]) -> str:
+    """Return what a process of these parts shows when it is up. `doors` are those besides the HTTP API."""
+    lines: list[tuple[str, str]] = []
+    if "pubsub" in names:
+        files = f"{without_secrets(settings.store_url)}/{RAW_PREFIX}{DEFAULT_ORGANIZATION.name}/NAME/"
+        if files.startswith("file://"):
+            files = shlex.quote(unquote(files.removeprefix("file://")))
+        lines += doors.items()
+        lines.append(("remote write", f"{url}/api/v1/write"))
+        lines.append(("Loki", f"{url}/loki/api/v1/push"))
+        lines.append(("files", files))
+    if "query-api" in names:
+        lines.append(("Grafana", f"{url}{PROMETHEUS_ROOT} (as a data source of type Prometheus)"))
+        lines.append(("ask", f'lakerunner sql --home {shlex.quote(str(settings.home))} "{_QUESTION}"'))
+    lines.append(("guide", GUIDE))
+    who = "lakerunner" if len(names) > 1 else f"lakerunner {next(iter(names))}"
+    return "\n".join((f"{who} is ready at {url}", *(f"  {name:{_WIDTH}}{what}" for name, what in lines)))
