@@ -254,3 +254,26 @@ def bits_of(entry: bytes, seed: int, rows: int, probes: int) -> list[int]:
     low, step = value % 2**32, value // 2**32 | 1
     bits = sum(1 << row for row in {(low + probe * step) % 2**32 * rows // 2**32 for probe in range(probes)})
     return list(bits.to_bytes(-(-rows // 8), "little"))
+
+
+def test_row_groups_of_rows_with_a_large_resource_are_those_of_the_file() -> None:
+    """What a map of many shared attributes takes in each row counts in the size of a row group."""
+    request = request_type()()
+    resource = request.resource_logs.add()
+    for number in range(700):
+        resource.resource.attributes.add(key=f"k{number:03}".encode()).value.string_value = b"v"
+    records = resource.scope_logs.add().log_records
+    for number in range(2400):
+        record = records.add(time_unix_nano=START + number)
+        record.body.string_value = b"word%d " % number + b"x " * 600
+    files: dict[str, bytes] = {}
+    raw = raw_of(request.SerializeToString())
+    made = make_segments(LOGS, ORGANIZATION, "c", [raw], lambda path, data: files.__setitem__(path, bytes(data)))
+    (segment,) = made.segments
+    parquet = pq.ParquetFile(io.BytesIO(files[segment.path]))
+    index = TextIndex(files[segment.side_path("text.bin")])
+    assert index.groups == parquet.num_row_groups > 1
+    for group in range(parquet.num_row_groups):
+        messages = parquet.read_row_group(group, columns=["message"]).column("message").to_pylist()
+        assert group in index.holding(sought(messages[0].split()[0]))
+        assert group in index.holding(sought(messages[-1].split()[0]))

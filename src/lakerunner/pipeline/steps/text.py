@@ -92,7 +92,7 @@ def text_index(layout: Layout, order: Any) -> pa.Buffer:
     rows = layout.rows
     message, attached = rows.column("message", Texts), rows.attached[ATTRIBUTES.map_column]
     made = TextIndexFile()
-    for group in row_groups(order, rows.sizes[order], LOGS.row_group_rows):
+    for group in row_groups(order, layout.sizes(order), LOGS.row_group_rows):
         at, size = _long_strings(attached.values, attached.first, group)
         made.add(Strings(rows.data, message.at[group], message.size[group]), Strings(rows.data, at, size))
     return made.finish()
