@@ -34,7 +34,8 @@ from lakerunner.model.signal import METRICS, ROLLUPS
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.merge.rows import merged, open_segments
+from lakerunner.pipeline.merge.merged import merged
+from lakerunner.pipeline.merge.opened import open_segments
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
 

@@ -22,7 +22,8 @@ from lakerunner.model.signal import LOGS
 from lakerunner.model.text_index import HEADER, TextIndex, digest, sought, sought_in_attribute
 from lakerunner.pipeline.read import memory
 from lakerunner.pipeline.segments import make_segments
-from lakerunner.pipeline.steps import order, text
+from lakerunner.pipeline.sides import text_entries
+from lakerunner.pipeline.steps import order
 
 START = 1_760_000_400_000_000_000
 DUCKDB = duckdb.connect()
@@ -220,7 +221,7 @@ def test_too_many_entries_make_a_row_group_a_candidate(monkeypatch: pytest.Monke
         f"seen {number:09b} times" for number in random.Random(1).sample(range(512), 400)
     ]
     whole = indexed(lines)
-    monkeypatch.setattr(text, "MAX_ENTRIES", limit)
+    monkeypatch.setattr(text_entries, "MAX_ENTRIES", limit)
     bounded = indexed(lines)
     assert len(bounded.index) < len(whole.index)
     assert len(whole.messages) > 4

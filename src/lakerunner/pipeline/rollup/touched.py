@@ -16,7 +16,7 @@ import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.bucket_columns import values_of
-from lakerunner.pipeline.merge.rows import Opened
+from lakerunner.pipeline.merge.opened import Opened
 from lakerunner.pipeline.rollup.columns import NS_PER_MS, numbers
 from lakerunner.pipeline.rollup.windows import cut
 

@@ -31,15 +31,19 @@ from lakerunner.model.time import MIN_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import SegmentStore
 from lakerunner.pipeline.compact import CompactLimits, MergeStore, Outcome
-from lakerunner.pipeline.merge.opened import Damaged, explained, side_of
-from lakerunner.pipeline.merge.rows import Merged, Opened, merged, open_segments
+from lakerunner.pipeline.merge.input_series import InputSeries
+from lakerunner.pipeline.merge.merged import Merged, merged
+from lakerunner.pipeline.merge.opened import Damaged, Opened, explained, open_segments, side_of
+from lakerunner.pipeline.merge.output import Output
+from lakerunner.pipeline.merge.row_groups import Groups
 from lakerunner.pipeline.merge.scratch import scratch
-from lakerunner.pipeline.merge.sides import sides_of
-from lakerunner.pipeline.merge.write import Groups, Made, write_sorted
 from lakerunner.pipeline.rollup.columns import NS_PER_MS
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup.periods import by_period, periods_of
 from lakerunner.pipeline.rollup.touched import touched_by
+from lakerunner.pipeline.sides.side import SideInputs
+from lakerunner.pipeline.signals import sides_of
+from lakerunner.pipeline.write import Identity
 
 _MEMORY = 256 << 20
 JSON = {b"kind": b"json"}  # what a table, unlike a segment's index row, cannot say otherwise
@@ -113,23 +117,17 @@ def write_windows(work: RollupWork, store: MergeStore, directory: Path, limits: 
     columns = _columns(fold.schema, rows)
     tier = work.target_frequency_ms
     windows = by_period(fold.windows(rows), fold.schema, periods_of(work.time, tier), tier, directory)
+    output = Output(fold.schema, columns, directory, store.put_file, max_bytes=limits.max_bytes)
+    given = SideInputs(columns, InputSeries(work.touched, partial(side_of, store)))
     for period, batches in windows:
         groups = Groups(batches, ROLLUPS)
         number = 0
         while groups.peek() is not None:
-            segment = write_sorted(
-                Made(work.organization, work.collector, ROLLUPS, tier, 0, _segment_id(work, period, number), False, 0),
-                fold.schema,
-                columns,
-                groups,
-                sides_of(ROLLUPS, work.touched, partial(side_of, store), columns),
-                directory,
-                store.put_file,
-                max_bytes=limits.max_bytes,
-            )
-            if segment is not None:
-                reach("after-window", segment.path)
-                yield segment
+            made = _segment_id(work, period, number)
+            identity = Identity(made, work.organization, work.collector, ROLLUPS, tier)
+            segment = output.write(identity, groups, sides_of(ROLLUPS, given))
+            reach("after-window", segment.path)
+            yield segment
             number += 1
 
 

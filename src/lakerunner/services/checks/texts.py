@@ -16,7 +16,7 @@ from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Column
 from lakerunner.model.signal import ATTRIBUTES
 from lakerunner.model.text_index import HEADER, TextIndex
-from lakerunner.pipeline.merge.texts import TextSide
+from lakerunner.pipeline.sides.text_index import TextIndexSide
 
 _READ = ("message", ATTRIBUTES.map_column)  # and the columns of single attributes
 
@@ -37,12 +37,12 @@ def text_troubles(stored: bytes | memoryview, columns: Sequence[Column], file: p
 
 
 def _made_anew(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:
-    side = TextSide(columns)
+    side = TextIndexSide(columns)
     names = [name for name in file.schema_arrow.names if name in _READ or name.startswith(ATTRIBUTES.prefix)]
     for group in range(file.num_row_groups):
         for batch in file.read_row_group(group, columns=names).combine_chunks().to_batches():
             side.add(batch)
-    return bytes(side.finish())
+    return bytes(side.finish().data)
 
 
 def _sure(file: bytes | memoryview) -> tuple[int, ...]:
