@@ -73,7 +73,7 @@ def best(work: Callable[[], object]) -> float:
 
 def folded(step: Step) -> Batches:
     fold = Fold(step.source, step.target, step.batches[0].schema, lambda series: np.zeros(len(series), np.bool_))
-    return list(fold.windows(step.batches))
+    return list(fold.buckets(step.batches))
 
 
 def next_step(step: Step, name: str) -> Step:
