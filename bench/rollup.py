@@ -34,7 +34,8 @@ from lakerunner.model.signal import METRICS, ROLLUPS
 from lakerunner.model.tier import RAW, TIERS
 from lakerunner.objects.open import StoreAddress
 from lakerunner.pipeline.compact import CompactLimits
-from lakerunner.pipeline.merge.rows import merged, open_segments
+from lakerunner.pipeline.merge.merged import merged
+from lakerunner.pipeline.merge.opened import open_segments
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup.work import RollupWork, rollup_work
 
@@ -72,7 +73,7 @@ def best(work: Callable[[], object]) -> float:
 
 def folded(step: Step) -> Batches:
     fold = Fold(step.source, step.target, step.batches[0].schema, lambda series: np.zeros(len(series), np.bool_))
-    return list(fold.windows(step.batches))
+    return list(fold.buckets(step.batches))
 
 
 def next_step(step: Step, name: str) -> Step:

@@ -20,8 +20,11 @@ from lakerunner.model.segment import Segment
 from lakerunner.model.signal import SignalSpec
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.merge.rows import merged, open_segments
-from lakerunner.pipeline.merge.write import Made, write_sorted
+from lakerunner.pipeline.merge.merged import merged
+from lakerunner.pipeline.merge.opened import open_segments
+from lakerunner.pipeline.merge.output import Output
+from lakerunner.pipeline.merge.row_groups import Groups
+from lakerunner.pipeline.write import Identity
 
 MEMORY = 64 << 20
 
@@ -46,12 +49,16 @@ def merge(
     store: ObjectStore, spec: SignalSpec, segments: Sequence[Segment], directory: Path, memory: int = MEMORY
 ) -> Segment | None:
     rows = merged(spec, open_segments(store, segments, directory), memory)
-    made = Made(ORGANIZATION, COLLECTOR, spec, 0, 1, UUID(int=9), False, max(s.ingested for s in segments))
+    newest = max(segment.ingested for segment in segments)
+    identity = Identity(UUID(int=9), ORGANIZATION, COLLECTOR, spec, level=1, ingested=newest)
 
     def put_file(key: str, path: Path) -> None:
         store.put(key, path.read_bytes())
 
-    return write_sorted(made, rows.schema, rows.columns, rows, {}, directory, put_file)
+    groups = Groups(rows, spec)
+    if groups.peek() is None:
+        return None
+    return Output(rows.schema, rows.columns, directory, put_file).write(identity, groups, {})
 
 
 def read(store: ObjectStore, segment: Segment) -> list[Row]:

@@ -15,11 +15,12 @@ import pytest
 from merge_oracle import a_store, expected, ingested, merge, read
 
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import LOGS, METRICS, ROLLUPS
+from lakerunner.model.signal import LOGS, METRICS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.merge.digests import digest_values
-from lakerunner.pipeline.merge.rows import merged, open_segments
-from lakerunner.pipeline.merge.same import kept
+from lakerunner.pipeline.merge.duplicates import by_key, kept
+from lakerunner.pipeline.merge.merged import merged
+from lakerunner.pipeline.merge.opened import open_segments
 
 START = 1_760_000_400_000_000_000
 Fill = Callable[[Any], None]
@@ -161,7 +162,7 @@ def test_of_equal_points_the_last_is_kept(tmp_path: Path) -> None:
 
 def test_of_the_rows_of_a_window_the_last_is_kept() -> None:
     order, is_same = np.array([4, 0, 2, 1, 3]), np.array([False, False, True, True, False])
-    assert kept(ROLLUPS, {"count": pa.array([1, 2, 3, 4, 5])}, order, is_same).tolist() == [4, 1, 3]
+    assert kept(by_key, {"count": pa.array([1, 2, 3, 4, 5])}, order, is_same).tolist() == [4, 1, 3]
 
 
 def test_a_run_of_equal_keys_may_be_longer_than_the_windows(tmp_path: Path) -> None:

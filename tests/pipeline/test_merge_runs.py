@@ -16,8 +16,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.model.signal import LOGS, METRICS, TRACES, SignalSpec
-from lakerunner.pipeline.merge.rows import merged, open_segments
-from lakerunner.pipeline.merge.runs import kept_of_run
+from lakerunner.pipeline.merge.duplicates import kept_of_run
+from lakerunner.pipeline.merge.merged import merged
+from lakerunner.pipeline.merge.opened import open_segments
 
 START = 1_760_000_400_000_000_000
 

@@ -7,12 +7,12 @@ from windows_oracle import batch_of, raw, rolled
 
 from lakerunner.model import sketch
 from lakerunner.model.tier import RAW, TIERS
-from lakerunner.pipeline.rollup import touched, windows
+from lakerunner.pipeline.rollup import buckets, touched
 from lakerunner.pipeline.rollup.touched import Touched
 from lakerunner.pipeline.rollup.warm import warm
 
 KERNELS = (
-    *(windows.cut, windows.settle, windows.of_points, windows.of_windows),
+    *(buckets.cut, buckets.settle, buckets.of_points, buckets.of_buckets),
     *(sketch.indexes, sketch.place, sketch.fill, sketch.spans, sketch.add),
     touched._marked,
 )

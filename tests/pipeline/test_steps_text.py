@@ -22,7 +22,8 @@ from lakerunner.model.signal import LOGS
 from lakerunner.model.text_index import HEADER, TextIndex, digest, sought, sought_in_attribute
 from lakerunner.pipeline.read import memory
 from lakerunner.pipeline.segments import make_segments
-from lakerunner.pipeline.steps import order, text
+from lakerunner.pipeline.sides import text_entries
+from lakerunner.pipeline.steps import order
 
 START = 1_760_000_400_000_000_000
 DUCKDB = duckdb.connect()
@@ -220,7 +221,7 @@ def test_too_many_entries_make_a_row_group_a_candidate(monkeypatch: pytest.Monke
         f"seen {number:09b} times" for number in random.Random(1).sample(range(512), 400)
     ]
     whole = indexed(lines)
-    monkeypatch.setattr(text, "MAX_ENTRIES", limit)
+    monkeypatch.setattr(text_entries, "MAX_ENTRIES", limit)
     bounded = indexed(lines)
     assert len(bounded.index) < len(whole.index)
     assert len(whole.messages) > 4
@@ -254,3 +255,26 @@ def bits_of(entry: bytes, seed: int, rows: int, probes: int) -> list[int]:
     low, step = value % 2**32, value // 2**32 | 1
     bits = sum(1 << row for row in {(low + probe * step) % 2**32 * rows // 2**32 for probe in range(probes)})
     return list(bits.to_bytes(-(-rows // 8), "little"))
+
+
+def test_row_groups_of_rows_with_a_large_resource_are_those_of_the_file() -> None:
+    """What a map of many shared attributes takes in each row counts in the size of a row group."""
+    request = request_type()()
+    resource = request.resource_logs.add()
+    for number in range(700):
+        resource.resource.attributes.add(key=f"k{number:03}".encode()).value.string_value = b"v"
+    records = resource.scope_logs.add().log_records
+    for number in range(2400):
+        record = records.add(time_unix_nano=START + number)
+        record.body.string_value = b"word%d " % number + b"x " * 600
+    files: dict[str, bytes] = {}
+    raw = raw_of(request.SerializeToString())
+    made = make_segments(LOGS, ORGANIZATION, "c", [raw], lambda path, data: files.__setitem__(path, bytes(data)))
+    (segment,) = made.segments
+    parquet = pq.ParquetFile(io.BytesIO(files[segment.path]))
+    index = TextIndex(files[segment.side_path("text.bin")])
+    assert index.groups == parquet.num_row_groups > 1
+    for group in range(parquet.num_row_groups):
+        messages = parquet.read_row_group(group, columns=["message"]).column("message").to_pylist()
+        assert group in index.holding(sought(messages[0].split()[0]))
+        assert group in index.holding(sought(messages[-1].split()[0]))

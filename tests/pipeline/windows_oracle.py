@@ -55,7 +55,7 @@ def no_series_as_sent(series: Any) -> Any:
 
 def rolled(batches: Sequence[pa.RecordBatch], source: int, target: int, as_sent: Any = no_series_as_sent) -> pa.Table:
     fold = Fold(source, target, batches[0].schema, as_sent)
-    return pa.Table.from_batches(fold.windows(batches), fold.schema)
+    return pa.Table.from_batches(fold.buckets(batches), fold.schema)
 
 
 def chain(batches: Sequence[pa.RecordBatch], target: int, as_sent: Any = no_series_as_sent) -> pa.Table:

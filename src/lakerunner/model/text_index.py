@@ -2,7 +2,7 @@
 
 Comes in: the bytes of the side file `text.bin` and a literal that a message must contain. Goes out: the numbers of the
 row groups that may hold such a message. What always holds: a row group that holds one is among them, whatever the
-literal; others may be too. Pure, so that whoever plans a query may ask; pipeline/steps/text.py builds the file.
+literal; others may be too. Pure, so that whoever plans a query may ask; pipeline/sides/text_index.py builds the file.
 
 A message and a literal are compared after `fold`, which takes letters of either case for the same: the index cannot
 tell cases apart, and serves searches that do and that do not.

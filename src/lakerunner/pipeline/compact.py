@@ -24,11 +24,15 @@ from lakerunner.model.signal import spec_of
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import SegmentStore
 from lakerunner.pipeline.job import run
-from lakerunner.pipeline.merge.opened import Damaged, side_of
-from lakerunner.pipeline.merge.rows import merged, open_segments
+from lakerunner.pipeline.merge.input_series import InputSeries
+from lakerunner.pipeline.merge.merged import merged
+from lakerunner.pipeline.merge.opened import Damaged, open_segments, side_of
+from lakerunner.pipeline.merge.output import Output
+from lakerunner.pipeline.merge.row_groups import Groups
 from lakerunner.pipeline.merge.scratch import scratch
-from lakerunner.pipeline.merge.sides import sides_of
-from lakerunner.pipeline.merge.write import Groups, Made, write_sorted
+from lakerunner.pipeline.sides.side import SideInputs
+from lakerunner.pipeline.signals import sides_of
+from lakerunner.pipeline.write import Identity
 
 if TYPE_CHECKING:  # workers import this module too, and have no use for sessions
     from pyspark.sql import SparkSession
@@ -121,32 +125,22 @@ def merge_segments(
     stay."""
     spec = spec_of(work.signal, work.frequency_ms)
     rows = merged(spec, open_segments(store, work.segments, directory), limits.memory, dedupe=dedupe)
-    sample = rows.sample()
+    output = Output(rows.schema, rows.columns, directory, store.put_file, rows.sample(), limits.max_bytes)
+    given = SideInputs(rows.columns, InputSeries(work.segments, partial(side_of, store)))
     groups = Groups(rows, spec)
-    newest = max(one.ingested for one in work.segments)
     number = 0
     while groups.peek() is not None:
-        segment = write_sorted(
-            Made(
-                work.organization,
-                work.collector,
-                spec,
-                work.frequency_ms,
-                work.level,
-                work.segment_id(number),
-                work.segments[0].rolled,
-                newest,
-            ),
-            rows.schema,
-            rows.columns,
-            groups,
-            sides_of(spec, work.segments, partial(side_of, store), rows.columns),
-            directory,
-            store.put_file,
-            sample=sample,
-            max_bytes=limits.max_bytes,
+        identity = Identity(
+            work.segment_id(number),
+            work.organization,
+            work.collector,
+            spec,
+            work.frequency_ms,
+            work.level,
+            rolled=work.segments[0].rolled,
+            ingested=max(one.ingested for one in work.segments),
         )
-        if segment is not None:
-            reach("after-merge", segment.path)
-            yield segment
+        segment = output.write(identity, groups, sides_of(spec, given))
+        reach("after-merge", segment.path)
+        yield segment
         number += 1

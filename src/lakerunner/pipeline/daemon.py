@@ -32,11 +32,11 @@ def main() -> None:
     leave_archives()
     import lakerunner.pipeline.ingest
     import lakerunner.pipeline.rollup.job  # noqa: F401 - loaded here, and so in every worker
-    from lakerunner.pipeline.rollup.warm import warm as warm_windows
+    from lakerunner.pipeline.rollup.warm import warm as warm_buckets
     from lakerunner.pipeline.segments import warm
 
     warm()
-    warm_windows()
+    warm_buckets()
     fork_workers()
 
 

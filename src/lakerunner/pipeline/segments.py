@@ -9,6 +9,7 @@ same objects give the same ids and the same bytes, in whatever order they come a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,66 +20,26 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt
-from lakerunner.model.prometheus import SERIES_TABLE
 from lakerunner.model.segment import Segment, segment_id
 from lakerunner.model.signal import SIGNALS, SignalSpec
 from lakerunner.model.source import SourceObject
-from lakerunner.model.text_index import SIDE_FILE
 from lakerunner.model.time import HOUR_NS
-from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
-from lakerunner.pipeline.read.metrics_request import METRICS_REQUEST
+from lakerunner.pipeline.encoding import encodings_of
 from lakerunner.pipeline.read.otlp import Oversized, Request, checked, other_signal
-from lakerunner.pipeline.read.otlp_logs import read_logs
-from lakerunner.pipeline.read.otlp_metrics import read_metrics
-from lakerunner.pipeline.read.otlp_traces import read_traces
 from lakerunner.pipeline.read.pieces import pieces
-from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2, warm_remote_write
+from lakerunner.pipeline.read.remote_write import warm_remote_write
 from lakerunner.pipeline.read.rows import Numbers, Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
-from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
-from lakerunner.pipeline.steps.layout import Layout, lay_out
-from lakerunner.pipeline.steps.message import render_message
-from lakerunner.pipeline.steps.metadata import add_metadata
-from lakerunner.pipeline.steps.order import split_and_sort
-from lakerunner.pipeline.steps.pattern import add_fingerprint
-from lakerunner.pipeline.steps.points import place_numbers, time_points
-from lakerunner.pipeline.steps.series import identify_series
-from lakerunner.pipeline.steps.series_table import table_of_series
-from lakerunner.pipeline.steps.service import name_service
-from lakerunner.pipeline.steps.severity import reconcile_severity
-from lakerunner.pipeline.steps.spans import set_span_times
-from lakerunner.pipeline.steps.summary import summarize
-from lakerunner.pipeline.steps.text import text_index
-from lakerunner.pipeline.steps.time_notes import Noted, add_up, note_times
-from lakerunner.pipeline.steps.times import set_times
-from lakerunner.pipeline.steps.trace_index import TRACE_INDEX, index_traces
-from lakerunner.pipeline.write import write_segment
+from lakerunner.pipeline.sides.side import SideInputs
+from lakerunner.pipeline.signals import READERS, row_of, sides_of
+from lakerunner.pipeline.steps.layout import batch_of, lay_out
+from lakerunner.pipeline.steps.order import row_groups, split_and_sort
+from lakerunner.pipeline.steps.series_labels import RowSeries
+from lakerunner.pipeline.steps.times import Noted, add_up, note_times
+from lakerunner.pipeline.write import FileForm, Identity, SegmentWriter
 
-__all__ = ["Made", "Raw", "make_segments", "signal_in", "warm"]
-
-# A format is a reader; a signal is a row of steps: Rows in, Rows with more columns out.
-READERS: dict[tuple[str, str], Callable[[Sequence[Raw]], Read]] = {
-    ("logs", "otlp"): read_logs,
-    ("metrics", "otlp"): read_metrics,
-    ("metrics", "prw1"): READ_V1,
-    ("metrics", "prw2"): READ_V2,
-    ("traces", "otlp"): read_traces,
-}
-REQUESTS = {request.signal: request for request in (LOGS_REQUEST, METRICS_REQUEST, TRACES_REQUEST)}
-STEPS = {
-    "logs": (set_times, name_service, reconcile_severity, render_message, add_fingerprint),
-    "metrics": (time_points, add_metadata, identify_series, name_service),
-    "traces": (set_span_times, name_service),
-}
-# Steps that look at segments as a whole: Rows and the row numbers of each segment in, Rows out.
-SEGMENT_STEPS: dict[str, tuple[Callable[[Rows, Sequence[Any]], Rows], ...]] = {"metrics": (place_numbers,)}
-# What stands beside a segment: each side file's name, and how it is made of the segment's rows.
-SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], ...]] = {
-    "logs": ((SIDE_FILE, text_index),),
-    "metrics": ((SERIES_TABLE, table_of_series),),
-    "traces": ((TRACE_INDEX, index_traces),),
-}
+__all__ = ["READERS", "Made", "Raw", "make_segments", "signal_in", "warm"]
 
 Put = Callable[[str, memoryview], None]
 Write = Callable[["_Work", Rows], "_Written"]
@@ -197,11 +158,17 @@ def signal_in(raw: Raw, signal: str) -> str:
     if raw.format != "otlp" or not raw.data:
         return ""
     data = np.frombuffer(raw.data.toreadonly(), np.uint8)
-    other = other_signal(data, REQUESTS[signal])
+    other = other_signal(data, _request(signal))
     try:
-        return other if other and checked(data, REQUESTS[other]) else ""
+        return other if other and checked(data, _request(other)) else ""
     except Corrupt:
         return ""
+
+
+def _request(signal: str) -> Request:
+    request = row_of(SIGNALS[signal]).request
+    assert request is not None  # noqa: S101 - only rollups, which nobody sends, have none
+    return request
 
 
 def warm() -> None:
@@ -244,34 +211,31 @@ class _Written:
 
 
 def _write_segments(work: _Work, rows: Rows, put: Put) -> _Written:
-    for step in STEPS[work.spec.name]:
+    signal = row_of(work.spec)
+    for step in signal.steps:
         rows = step(rows)
     notes = note_times(rows.column("timestamp", Numbers).values, work.sources, work.counts, work.before)
     orders = split_and_sort(rows, work.spec)
-    for shape in SEGMENT_STEPS.get(work.spec.name, ()):
+    for shape in signal.segment_steps:
         rows = shape(rows, orders)
     return _Written(tuple(_write_segment(work, rows, order, put) for order in orders), tuple(notes))
 
 
 def _write_segment(work: _Work, rows: Rows, order: Any, put: Put) -> Segment:
     layout = lay_out(rows, order, work.spec)
-    data = write_segment(layout, order, work.spec)
-    summary = summarize(layout, order, work.spec)
-    sides = {name: memoryview(build(layout, order)) for name, build in SIDES.get(work.spec.name, ())}
-    segment = Segment(
-        work.segment_id(summary.time.start_ns // HOUR_NS),
-        work.organization,
-        work.collector,
-        work.spec.name,
-        summary.time,
-        len(order),
-        data.size,
-        work.spec.sort_version,
-        layout.stored,
-        statistics=summary.statistics | {"side_bytes": {name: side.nbytes for name, side in sides.items()}},
-        fingerprints=summary.fingerprints,
-    )
-    for name, side in sides.items():
-        put(segment.side_path(name), side)
-    put(segment.path, memoryview(data))
-    return segment
+    groups = row_groups(order, layout.sizes(order), work.spec.row_group_rows)
+    encodings = encodings_of(layout, order, work.spec)
+    form = FileForm(layout.schema, layout.stored, encodings, layout.most_different(work.spec.bloom, groups))
+    hour = int(rows.column("timestamp", Numbers).values[order].min()) // HOUR_NS
+    identity = Identity(work.segment_id(hour), work.organization, work.collector, work.spec)
+    sides = sides_of(work.spec, SideInputs(layout.stored, RowSeries(rows, order)))
+    sink = pa.BufferOutputStream()
+    # All rows are in memory, so all that differs among them may be too.
+    with SegmentWriter(identity, form, sides, sink, most_held=sys.maxsize) as writer:
+        for group in groups:
+            writer.add(batch_of(layout, group))
+        written = writer.finish()
+    for name, side in written.sides.items():
+        put(written.segment.side_path(name), memoryview(side))
+    put(written.segment.path, memoryview(sink.getvalue()))
+    return written.segment

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakerunner.model.hll import CARDINALITY, RELATIVE_ERROR, estimate, sketch, union
-from lakerunner.model.signal import ROLLUPS, TIME
-from lakerunner.pipeline.merge import cardinality
-from lakerunner.pipeline.merge.sides import sides_of
+from lakerunner.model.hll import RELATIVE_ERROR, estimate, sketch, union
+from lakerunner.model.signal import TIME
+from lakerunner.pipeline.sides import cardinality_sketches
+from lakerunner.pipeline.sides.cardinality_sketches import CardinalitySide
 
 Row = tuple[str, int, int, int | None]  # metric, series, window, count
 
@@ -29,10 +29,10 @@ def built(rows: list[Row], size: int = 10**6, *, coded: bool = False) -> bytes:
             "chq_rollup_count": pa.array(counts, pa.uint64()),
         }
     )
-    side = sides_of(ROLLUPS, [], lambda _segment, _name: None)[CARDINALITY]
+    side = CardinalitySide()
     for at in range(0, batch.num_rows, size):
         side.add(batch.slice(at, size))
-    return bytes(side.finish())
+    return bytes(side.finish().data)
 
 
 def told(file: bytes) -> dict[tuple[str, int], bytes]:
@@ -67,7 +67,7 @@ def test_each_metric_and_window_has_the_sketch_of_its_series(size: int) -> None:
 
 
 def test_segments_are_united(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cardinality, "ROW_GROUP_WINDOWS", 16)
+    monkeypatch.setattr(cardinality_sketches, "ROW_GROUP_BUCKETS", 16)
     chance = random.Random(2)
     parts = [random_rows(chance, 500) for _ in range(4)]
     whole = told(built([row for part in parts for row in part]))

@@ -16,10 +16,10 @@ import pytest
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import METRICS, ROLLUPS
+from lakerunner.model.signal import METRICS
+from lakerunner.pipeline.merge.input_series import InputSeries
 from lakerunner.pipeline.merge.opened import Damaged
-from lakerunner.pipeline.merge.series import SeriesSide
-from lakerunner.pipeline.merge.sides import sides_of
+from lakerunner.pipeline.sides.series_table import SeriesTableSide
 from pipeline.remote_write_oracle import framed, message_type
 from suites.ingested import START, Ingested, ingested, random_metrics
 
@@ -27,10 +27,10 @@ SERIES = "series.parquet"
 
 
 def built(case: Ingested, batches: Iterator[pa.RecordBatch]) -> bytes:
-    side = sides_of(METRICS, case.parts, case.read_side)[SERIES]
+    side = SeriesTableSide(InputSeries(case.parts, case.read_side))
     for batch in batches:
         side.add(batch)
-    return bytes(side.finish())
+    return bytes(side.finish().data)
 
 
 def in_pieces(batches: Iterator[pa.RecordBatch], chance: random.Random) -> Iterator[pa.RecordBatch]:
@@ -104,10 +104,10 @@ def test_rollup_rows_have_their_series_from_the_tables_of_what_they_are_made_of(
     case = ingested(METRICS, *(random_metrics(chance) for _ in range(3)))
     whole = pa.Table.from_batches(case.row_groups())
     some = whole.filter(pa.array(whole.column("series").to_numpy() % 2 == 0)).drop_columns(["value"])
-    side = sides_of(ROLLUPS, case.parts, case.read_side)[SERIES]
+    side = SeriesTableSide(InputSeries(case.parts, case.read_side))
     for batch in some.combine_chunks().to_batches():
         side.add(batch)
-    table = pq.read_table(pa.BufferReader(side.finish()))
+    table = pq.read_table(pa.BufferReader(side.finish().data))
     all_of_it = pq.read_table(io.BytesIO(case.side(SERIES))).drop_columns(["first_row"])
     assert 0 < len(table) < len(all_of_it)
     wanted = all_of_it.filter(pa.array(all_of_it.column("series").to_numpy() % 2 == 0))
@@ -123,7 +123,7 @@ def refused(case: Ingested, table: bytes | None, kind: type[Corrupt] = Damaged) 
             return None if table is None else memoryview(table)
         return case.read_side(segment, name)
 
-    side = SeriesSide(case.parts, read_side)
+    side = SeriesTableSide(InputSeries(case.parts, read_side))
     for batch in case.row_groups():
         side.add(batch)
     with pytest.raises(kind) as caught:
@@ -186,10 +186,10 @@ def test_many_series_take_no_loop() -> None:
     rows = first.take(pa.array(np.zeros(len(names), np.int64)))
     for name, values in (("series", series[order]), ("metric_name", [names[n] for n in order])):
         rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
-    side = SeriesSide(parts, lambda segment, _: memoryview(tables[segment.id.int]))
+    side = SeriesTableSide(InputSeries(parts, lambda segment, _: memoryview(tables[segment.id.int])))
     side.add(rows.slice(0, 70_000))
     side.add(rows.slice(70_000))
-    merged = pq.read_table(pa.BufferReader(side.finish()))
+    merged = pq.read_table(pa.BufferReader(side.finish().data))
     assert merged.column("series").to_pylist() == [int(series[n]) for n in order]
     assert merged.column("first_row").to_pylist() == list(range(len(names)))
     assert set(merged.column("rows").to_pylist()) == {1}

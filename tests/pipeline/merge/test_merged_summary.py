@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakerunner.model.fingerprint import INCOMPLETE, digest64
 from lakerunner.model.segment import Column
-from lakerunner.model.signal import LOGS, METRICS, OVERFLOW, SCOPES, TRACES, SignalSpec
-from lakerunner.pipeline.merge.summary import MOST_HELD, Summary
+from lakerunner.model.signal import LOGS, METRICS, OVERFLOW, SCOPES, TIME, TRACES, SignalSpec
+from lakerunner.pipeline.summary import MOST_HELD, Summarizer
 from suites.ingested import ingested, random_logs, random_metrics, random_spans
 
 CASES: dict[str, tuple[SignalSpec, Callable[[random.Random], bytes]]] = {
@@ -25,34 +26,38 @@ CASES: dict[str, tuple[SignalSpec, Callable[[random.Random], bytes]]] = {
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("signal", CASES)
-def test_it_is_what_ingest_tells(signal: str, seed: int, tmp_path: Path) -> None:
+def test_it_is_what_ingest_tells(signal: str, seed: int) -> None:
     spec, request = CASES[signal]
     chance = random.Random(seed)
     case = ingested(spec, *(request(chance) for _ in range(3)))
-    files = {}
-    for name in case.whole.statistics["side_bytes"]:
-        files[name] = tmp_path / name
-        files[name].write_bytes(case.side(name))
-    summary = Summary(spec, case.whole.columns)
+    summary = Summarizer(spec, case.whole.columns)
     for group in case.row_groups():
         for start in range(0, group.num_rows, 7):
             summary.add(group.slice(start, 7))
-    statistics, fingerprints = summary.finish(files)
-    assert fingerprints == case.whole.fingerprints
-    assert {**statistics, "side_bytes": case.whole.statistics["side_bytes"]} == case.whole.statistics
+    further = []
+    if spec is METRICS:
+        table = pq.read_table(io.BytesIO(case.side("series.parquet")))
+        names = [table.column(name).drop_null().to_pylist() for name in ("prometheus_name", "prometheus_escaped")]
+        further = [{"metric_name": [*names[0], *names[1]]}]
+    found = summary.finish(further)
+    assert found.fingerprints == case.whole.fingerprints
+    assert {**found.statistics, "side_bytes": case.whole.statistics["side_bytes"]} == case.whole.statistics
+    assert (found.time, found.rows) == (case.whole.time, case.whole.rows)
 
 
 def told(*services: Sequence[str], keys: Sequence[str] = ()) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Of logs of these services, those of a row group together, of which every row has these keys."""
-    summary = Summary(LOGS, [Column("service_name", ""), Column("attributes.empty", "string")])
+    summary = Summarizer(LOGS, [Column("service_name", ""), Column("attributes.empty", "string")])
     for some in services:
         columns: dict[str, pa.Array] = {"service_name": pa.array(some).dictionary_encode()}
         for scope in SCOPES:
             pairs = [(key, "1") for key in keys] if scope.prefix == "attributes." else []
             columns[scope.map_column] = pa.array([pairs] * len(some), OVERFLOW)
+        columns["timestamp"] = pa.array([0] * len(some), TIME)
         columns["attributes.empty"] = pa.nulls(len(some), pa.string())
         summary.add(pa.RecordBatch.from_pydict(columns))
-    return summary.finish({})
+    found = summary.finish()
+    return found.statistics, found.fingerprints
 
 
 def test_the_first_hundred_are_listed_and_all_are_counted() -> None:

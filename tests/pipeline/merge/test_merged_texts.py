@@ -12,8 +12,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from lakerunner.model.signal import LOGS
 from lakerunner.model.text_index import TextIndex, sought, sought_in_attribute
 from lakerunner.model.typed_json import decode_value
-from lakerunner.pipeline.merge.sides import sides_of
-from lakerunner.pipeline.steps import order, text
+from lakerunner.pipeline.sides import text_index
+from lakerunner.pipeline.sides.text_index import TextIndexSide
+from lakerunner.pipeline.steps import order
 from suites.ingested import START, Ingested, ingested, random_logs
 
 INDEX = "text.bin"
@@ -32,13 +33,13 @@ def in_small_groups(*requests: bytes) -> Ingested:
 
 
 def built(case: Ingested, *, coded: bool = False, told: bool = True) -> bytes:
-    side = sides_of(LOGS, case.parts, case.read_side, case.whole.columns if told else ())[INDEX]
+    side = TextIndexSide(case.whole.columns if told else ())
     for batch in case.row_groups():
         for number, field in enumerate(batch.schema if coded else ()):
             if field.type == "string":
                 batch = batch.set_column(number, field.name, batch.column(number).dictionary_encode())
         side.add(batch)
-    return bytes(side.finish())
+    return bytes(side.finish().data)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -99,5 +100,5 @@ def test_every_literal_of_a_message_is_found(data: st.DataObject, messages: list
 def test_many_hashes_wait_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(4)
     case = in_small_groups(*(random_logs(chance, [chance.randbytes(20).hex() for _ in range(50)]) for _ in range(2)))
-    monkeypatch.setattr(text, "HASHES_IN_MEMORY", 100)
+    monkeypatch.setattr(text_index, "HASHES_IN_MEMORY", 100)
     assert built(case) == case.side(INDEX)

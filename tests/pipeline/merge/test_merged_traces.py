@@ -11,9 +11,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from lakerunner.model.signal import TRACES
-from lakerunner.pipeline.merge import traces
-from lakerunner.pipeline.merge.sides import sides_of
-from lakerunner.pipeline.steps import trace_index
+from lakerunner.pipeline.sides import trace_index
+from lakerunner.pipeline.sides.trace_index import TraceIndexSide
 from suites.ingested import START, Ingested, ingested, random_spans
 
 INDEX = "traces.parquet"
@@ -22,13 +21,13 @@ INDEX = "traces.parquet"
 def built(case: Ingested, sizes: list[int]) -> pq.ParquetFile:
     """From row groups of these sizes, the last of them again and again."""
     rows = pa.Table.from_batches(case.row_groups()).combine_chunks().to_batches()[0]
-    side = sides_of(TRACES, case.parts, case.read_side)[INDEX]
+    side = TraceIndexSide()
     at, number = 0, 0
     while at < rows.num_rows:
         size = sizes[min(number, len(sizes) - 1)]
         side.add(rows.slice(at, size))
         at, number = at + size, number + 1
-    return pq.ParquetFile(io.BytesIO(bytes(side.finish())))
+    return pq.ParquetFile(io.BytesIO(bytes(side.finish().data)))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -44,7 +43,6 @@ def test_it_says_what_ingest_says(seed: int) -> None:
 
 def test_row_groups_of_the_index_are_as_those_of_ingest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_index, "ROW_GROUP_TRACES", 10)
-    monkeypatch.setattr(traces, "ROW_GROUP_TRACES", 10)
     case = ingested(TRACES, *(random_spans(random.Random(seed), 80, traces=55) for seed in range(2)))
     for file in (built(case, [9]), pq.ParquetFile(io.BytesIO(case.side(INDEX)))):
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]

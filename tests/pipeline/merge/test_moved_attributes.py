@@ -13,7 +13,7 @@ import pytest
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.signal import OVERFLOW
 from lakerunner.model.typed_json import KeyValues, Value, decode_value, encode_value
-from lakerunner.pipeline.merge.arrays import plain
+from lakerunner.pipeline.arrays import plain
 from lakerunner.pipeline.merge.attributes import move
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES

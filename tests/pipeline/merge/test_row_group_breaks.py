@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.model.signal import LOGS
-from lakerunner.pipeline.merge.write import Groups
+from lakerunner.pipeline.merge.row_groups import Groups
 
 SPEC = replace(LOGS, row_group_rows=8)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakerunner.model.typed_json import KeyValues, decode_value, encode_value
-from lakerunner.pipeline.merge.arrays import plain
+from lakerunner.pipeline.arrays import plain
 from lakerunner.pipeline.read.walk import ARRAY, BOOL, BYTES, DOUBLE, INT, KVLIST, NULL, STRING
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES
 

@@ -1,14 +1,14 @@
 """Rows of a finer tier, or raw points, to rows of a rollup.
 
 Comes in: batches in the order of the segments' rows (series after series, each by time; of equal times the one that
-counts last). Goes out: batches of ROLLUPS in the same order, one row for each window that holds something. What always
-holds: a window's row is the same however the rows are cut into batches; memory is that of a batch, one window's rows,
-and that of as many buckets as sketches.py allows.
+counts last). Goes out: batches of ROLLUPS in the same order, one row for each bucket that holds something. What always
+holds: a bucket's row is the same however the rows are cut into batches; memory is that of a batch, one bucket's rows,
+and that of as many cells as bucket_sketches.py allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakerunner.model.bucket_columns import values_of
+from lakerunner.model.prometheus import METADATA_ENTRY
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
 from lakerunner.model.tier import RAW
-from lakerunner.pipeline.rollup.columns import (
+from lakerunner.pipeline.rollup.batch_columns import (
     NS_PER_MS,
     column,
     filled,
@@ -29,23 +30,25 @@ from lakerunner.pipeline.rollup.columns import (
     times_array,
     valid,
 )
-from lakerunner.pipeline.rollup.histograms import OWN, histogram_columns
-from lakerunner.pipeline.rollup.points import AsSent, kinds_and_values
-from lakerunner.pipeline.rollup.sketches import Sketches, sketches_of_points, sketches_of_windows
-from lakerunner.pipeline.rollup.windows import (
+from lakerunner.pipeline.rollup.bucket_sketches import Sketches, sketches_of_buckets, sketches_of_points
+from lakerunner.pipeline.rollup.buckets import (
     HISTOGRAM,
     NEVER,
+    NOTHING,
     NUMBER,
-    Windows,
+    STALE_MARKER,
+    Buckets,
     cut,
-    empty_windows,
+    empty_buckets,
+    of_buckets,
     of_points,
-    of_windows,
     settle,
 )
+from lakerunner.pipeline.rollup.histograms import OWN, histogram_columns
+from lakerunner.promql.selection.staleness import STALE_BITS
 
 _PREFIX = "chq_rollup_"
-# The columns of numbers, each with its name in Windows; times are ms there.
+# The columns of numbers, each with its name in Buckets; times are ms there.
 _NUMBERS = {
     _PREFIX + name: name
     for name in ("count", "sum", "sum_error", "min", "max", "first", "last", "reset_sum", "resets", "changes")
@@ -53,19 +56,23 @@ _NUMBERS = {
 _TIMES = {_PREFIX + "first_timestamp": "first_time", _PREFIX + "last_timestamp": "last_time"}
 _STALE, _INCREASE = _PREFIX + "stale_timestamp", _PREFIX + "increase"
 _SKETCH = ("count", "scale", "zero_count", "positive", "negative")
-# What the rows of a window do not say themselves.
+# What the rows of a bucket do not say themselves.
 _COMPUTED = {"timestamp", "start_timestamp", *_NUMBERS, *_TIMES, _STALE, _INCREASE, *_SKETCH, *OWN}
 _ALWAYS = {"start_timestamp", *_NUMBERS, *_TIMES, _STALE, _INCREASE, *_SKETCH}
 # A tier that has none of these columns has no histograms: those of a sketch alone say nothing.
 _OF_HISTOGRAMS = {*OWN, "sum"} - {*_NUMBERS, *_SKETCH}
 _LEFT_OUT = {"exemplars"}  # they stay with their points
 _SCHEMA = ROLLUPS.schema
+_NO_RECORDED_VALUE = 1
+_MAY_LACK_A_NUMBER = ("gauge", "sum")  # of OTLP; every other type is known by its columns, or is Prometheus'
+# Of these series, which Prometheus sent itself.
+AsSent = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Fold:
-    """From rows of `source` (RAW, or a tier) with this schema to windows of `target`. `as_sent` is of points.py, and
-    asked of raw rows only."""
+    """From rows of `source` (RAW, or a tier) with this schema to buckets of `target`. `as_sent` is used for raw
+    rows only."""
 
     source: int
     target: int
@@ -74,7 +81,7 @@ class Fold:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Of the windows: what their points have, and what windows add to it; then the attributes."""
+        """Of the buckets: what their points have, and what buckets add to it; then the attributes."""
         given = set(self.given.names)
         may = set(_ALWAYS)
         if given & ({"count", "float_count"} if self.source == RAW else _OF_HISTOGRAMS):
@@ -86,8 +93,8 @@ class Fold:
         ]
         return pa.schema([*own, *(field for field in self.given if "." in field.name)])
 
-    def windows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of all windows."""
+    def buckets(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of all buckets."""
         for whole in _uncut(batches, self.target):
             yield from self._of(whole)
 
@@ -100,36 +107,36 @@ class Fold:
             yield from self._of(batch.slice(0, middle))
             yield from self._of(batch.slice(middle))
             return
-        kept = np.flatnonzero(folded.windows.last_row >= 0)
+        kept = np.flatnonzero(folded.buckets.last_row >= 0)
         if len(kept):
             yield self._rows(batch, folded, ends, kept)
 
     def _folded(self, batch: pa.RecordBatch, starts: Any, times: Any) -> _Folded:
-        out = empty_windows(len(starts) - 1)
+        out = empty_buckets(len(starts) - 1)
         if self.source == RAW:
-            kinds, values = kinds_and_values(batch, self.as_sent)
+            kinds, values = _kinds_and_values(batch, self.as_sent)
             settle(starts, times, kinds)
             of_points(starts, times, values, kinds, out)
             return _Folded(starts, kinds, out, sketches_of_points(starts, kinds == NUMBER, values))
         kinds = np.where(valid(batch, _PREFIX + "count"), NUMBER, HISTOGRAM)
         settle(starts, times, kinds)
-        of_windows(starts, kinds, _windows_of(batch), out)
-        return _Folded(starts, kinds, out, sketches_of_windows(batch, starts, kinds == NUMBER))
+        of_buckets(starts, kinds, _buckets_of(batch), out)
+        return _Folded(starts, kinds, out, sketches_of_buckets(batch, starts, kinds == NUMBER))
 
     def _rows(self, batch: pa.RecordBatch, folded: _Folded, ends: Any, kept: Any) -> pa.RecordBatch:
-        windows = folded.windows
+        buckets = folded.buckets
         if len(kept) < len(ends):
-            windows, ends = Windows(*(values[kept] for values in windows)), ends[kept]
-        everyone = len(kept) == batch.num_rows and bool((windows.last_row == np.arange(len(kept))).all())
-        last = pa.array(windows.last_row)
+            buckets, ends = Buckets(*(values[kept] for values in buckets)), ends[kept]
+        everyone = len(kept) == batch.num_rows and bool((buckets.last_row == np.arange(len(kept))).all())
+        last = pa.array(buckets.last_row)
         every = np.ones(len(kept), np.bool_)
         arrays: dict[str, pa.Array] = {
             "timestamp": times_array(ends, every, _SCHEMA.field("timestamp").type),
             "start_timestamp": times_array(ends - self.target, every, _SCHEMA.field("start_timestamp").type),
-            **_number_columns(windows, texts_are(batch, "temporality", ("delta",))[windows.last_row]),
-            **folded.sketches.columns(kept, (windows.histograms == 0) & (windows.count > 0)),
+            **_number_columns(buckets, texts_are(batch, "temporality", ("delta",))[buckets.last_row]),
+            **folded.sketches.columns(kept, (buckets.histograms == 0) & (buckets.count > 0)),
         }
-        histograms = np.flatnonzero(windows.histograms)
+        histograms = np.flatnonzero(buckets.histograms)
         if len(histograms):
             own = histogram_columns(batch, folded.histogram_rows(kept[histograms]), self.source == RAW)
             for name, array in own.items():
@@ -146,39 +153,73 @@ class Fold:
 
 @dataclass(frozen=True)
 class _Folded:
-    """Windows of a batch, whose rows start at `starts` and are of these `kinds`."""
+    """Buckets of a batch, whose rows start at `starts` and are of these `kinds`."""
 
     starts: Any
     kinds: Any
-    windows: Windows
+    buckets: Buckets
     sketches: Sketches
 
-    def histogram_rows(self, windows: Any) -> list[Any]:
-        """The rows of these windows that are histograms."""
-        rows = ((int(self.starts[one]), int(self.starts[one + 1])) for one in windows)
+    def histogram_rows(self, buckets: Any) -> list[Any]:
+        """The rows of these buckets that are histograms."""
+        rows = ((int(self.starts[one]), int(self.starts[one + 1])) for one in buckets)
         return [begin + np.flatnonzero(self.kinds[begin:end] == HISTOGRAM) for begin, end in rows]
 
 
-def _number_columns(windows: Windows, delta: Any) -> dict[str, pa.Array]:
-    is_number = windows.histograms == 0
-    has_some = is_number & (windows.count > 0)
+def _kinds_and_values(batch: pa.RecordBatch, as_sent: AsSent) -> tuple[Any, Any]:
+    """Return (kinds, values) of raw rows, as PromQL sees points (docs/formats/prometheus.md): a number
+    stands in `value` or `int_value`; a point of OTLP without one is 0; a row that Prometheus sent with neither number
+    nor histogram is no sample, nor is a metadata entry. `as_sent` is called only for series that a row leaves open."""
+    is_double, is_int = valid(batch, "value"), valid(batch, "int_value")
+    values = numbers(batch, "value", np.float64)
+    if is_int.any():
+        values = np.where(is_int, numbers(batch, "int_value", np.int64), values)
+    kinds = np.where(is_double | is_int, NUMBER, NOTHING)
+    is_histogram = valid(batch, "count") | valid(batch, "float_count")
+    kinds[is_histogram] = HISTOGRAM
+    _zero_for_none(batch, kinds, as_sent)
+    stale = (numbers(batch, "flags", np.uint32) & _NO_RECORDED_VALUE).astype(np.bool_)
+    stale |= (kinds == NUMBER) & _are_stale(values)
+    if is_histogram.any():
+        stale |= is_histogram & _are_stale(numbers(batch, "sum", np.float64))
+    kinds[stale] = STALE_MARKER
+    kinds[texts_are(batch, "metric_type", (METADATA_ENTRY,))] = NOTHING
+    return kinds, read_only(values)
+
+
+def _are_stale(values: Any) -> Any:
+    return values.view(np.uint64) == np.uint64(STALE_BITS)
+
+
+def _zero_for_none(batch: pa.RecordBatch, kinds: Any, as_sent: AsSent) -> None:
+    bare = kinds == NOTHING
+    if not bare.any():
+        return
+    rows = np.flatnonzero(bare & texts_are(batch, "metric_type", _MAY_LACK_A_NUMBER))
+    if len(rows):
+        kinds[rows[~as_sent(numbers(batch, "series", np.int64)[rows])]] = NUMBER
+
+
+def _number_columns(buckets: Buckets, delta: Any) -> dict[str, pa.Array]:
+    is_number = buckets.histograms == 0
+    has_some = is_number & (buckets.count > 0)
     arrays = {}
     for name, field in _NUMBERS.items():
         where = is_number if field == "count" else has_some
-        arrays[name] = filled(getattr(windows, field), where, _SCHEMA.field(name).type)
+        arrays[name] = filled(getattr(buckets, field), where, _SCHEMA.field(name).type)
     for name, field in _TIMES.items():
         where = has_some | ~is_number
-        arrays[name] = times_array(getattr(windows, field), where, _SCHEMA.field(name).type)
-    arrays[_STALE] = times_array(windows.stale_time, windows.stale_time != NEVER, _SCHEMA.field(_STALE).type)
+        arrays[name] = times_array(getattr(buckets, field), where, _SCHEMA.field(name).type)
+    arrays[_STALE] = times_array(buckets.stale_time, buckets.stale_time != NEVER, _SCHEMA.field(_STALE).type)
     with np.errstate(invalid="ignore", over="ignore"):
-        grown = windows.last - windows.first + windows.reset_sum
-        total = np.where(np.isinf(windows.sum), windows.sum, windows.sum + windows.sum_error)
+        grown = buckets.last - buckets.first + buckets.reset_sum
+        total = np.where(np.isinf(buckets.sum), buckets.sum, buckets.sum + buckets.sum_error)
     arrays[_INCREASE] = filled(np.where(delta, total, grown), has_some, pa.float64())
     return arrays
 
 
 def _spread(numbers_: pa.Array | None, histograms: pa.Array, at: Any, count: int) -> pa.Array:
-    """The column in which the windows `at` have what is in `histograms`, the others what numbers have there."""
+    """The column in which the buckets `at` have what is in `histograms`, the others what numbers have there."""
     index = np.arange(count)
     if numbers_ is None:
         where = np.full(count, -1)
@@ -192,8 +233,8 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-def _windows_of(batch: pa.RecordBatch) -> Windows:
-    found = empty_windows(0)._asdict()
+def _buckets_of(batch: pa.RecordBatch) -> Buckets:
+    found = empty_buckets(0)._asdict()
     for name, field in _NUMBERS.items():
         kind = np.uint64 if pa.types.is_integer(_SCHEMA.field(name).type) else np.float64
         values = numbers(batch, name, kind)
@@ -201,7 +242,7 @@ def _windows_of(batch: pa.RecordBatch) -> Windows:
     for name, field in (*_TIMES.items(), (_STALE, "stale_time")):
         found[field] = numbers(batch, name, np.int64) // NS_PER_MS
     found["stale_time"] = np.where(valid(batch, _STALE), found["stale_time"], NEVER)
-    return Windows(**{name: read_only(values) for name, values in found.items()})
+    return Buckets(**{name: read_only(values) for name, values in found.items()})
 
 
 def _times(batch: pa.RecordBatch) -> Any:
@@ -210,7 +251,7 @@ def _times(batch: pa.RecordBatch) -> Any:
 
 
 def _uncut(batches: Iterable[pa.RecordBatch], tier: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches in which all rows of a window are together."""
+    """The same rows in batches in which all rows of a bucket are together."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if not batch.num_rows:
@@ -218,7 +259,7 @@ def _uncut(batches: Iterable[pa.RecordBatch], tier: int) -> Iterator[pa.RecordBa
         starts, _ = cut(numbers(batch, "series", np.int64), _times(batch), tier)
         begin = 0
         if held:
-            if _window(held[-1], -1, tier) == _window(batch, 0, tier):
+            if _bucket(held[-1], -1, tier) == _bucket(batch, 0, tier):
                 begin = int(starts[1])
                 held.append(batch.slice(0, begin))
                 if begin == batch.num_rows:
@@ -233,7 +274,7 @@ def _uncut(batches: Iterable[pa.RecordBatch], tier: int) -> Iterator[pa.RecordBa
         yield _joined(held)
 
 
-def _window(batch: pa.RecordBatch, row: int, tier: int) -> tuple[int, int]:
+def _bucket(batch: pa.RecordBatch, row: int, tier: int) -> tuple[int, int]:
     one = batch.slice(batch.num_rows - 1 if row < 0 else row, 1)
     return int(numbers(one, "series", np.int64)[0]), int(-(-_times(one)[0] // tier))
 

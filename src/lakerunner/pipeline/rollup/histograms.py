@@ -1,7 +1,7 @@
-"""Windows of histograms: what the histograms of each become, as columns.
+"""Buckets of histograms: what the histograms of each become, as columns.
 
-Comes in: a batch of points or of windows of a finer tier, and which of its rows are the histograms of which window.
-Goes out: the columns that such a window fills. What always holds: a window of one row has that row's columns as they
+Comes in: a batch of points or of buckets of a finer tier, and which of its rows are the histograms of which bucket.
+Goes out: the columns that such a bucket fills. What always holds: a bucket of one row has that row's columns as they
 are; deltas are added; of cumulative ones the last stands in the columns, the first and the sum of those before resets
 beside it; of others (summaries, gauges, floats) the last stands alone.
 """
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakerunner.model.bucket_columns import Buckets, Lists, buckets, lists
 from lakerunner.model.signal import FIRST_HISTOGRAM, RESET_HISTOGRAM, ROLLUPS
-from lakerunner.pipeline.rollup.columns import column, numbers, texts_are, valid
+from lakerunner.pipeline.rollup.batch_columns import column, numbers, texts_are, valid
 from lakerunner.pipeline.rollup.histogram import CUSTOM_BUCKETS, Histogram, Side
 
 _SUM_ERROR, _RESETS = "chq_rollup_sum_error", "chq_rollup_resets"
@@ -35,7 +35,7 @@ _STRUCT = _SCHEMA.field(FIRST_HISTOGRAM).type
 
 @dataclass(frozen=True)
 class _Result:
-    """What a window of several rows holds beside its last row."""
+    """What a bucket of several rows holds beside its last row."""
 
     whole: Histogram | None = None  # of deltas
     resets: int | None = None  # of cumulative ones
@@ -43,7 +43,7 @@ class _Result:
 
 
 def histogram_columns(batch: pa.RecordBatch, rows: Sequence[Any], raw: bool) -> dict[str, pa.Array]:
-    """`rows` are the numbers of the rows of each window, at least one each."""
+    """`rows` are the numbers of the rows of each bucket, at least one each."""
     source = _Source(batch, raw)
     count = batch.num_rows
     last = np.array([some[-1] for some in rows], np.int64)
@@ -139,7 +139,7 @@ class _Source:
         return (self._first if self._has_first[row] else self._last).at(row)
 
     def firsts(self, rows: Any, known: Any, alone: Any) -> pa.Array:
-        """The first histogram of each window, null where the window has no other or is not cumulative."""
+        """The first histogram of each bucket, null where the bucket has no other or is not cumulative."""
         batch = self._batch
         count = batch.num_rows
         has = self._has_first[rows]

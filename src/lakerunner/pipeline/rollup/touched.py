@@ -1,7 +1,7 @@
-"""Which windows of which series new segments have rows in.
+"""Which buckets of which series new segments have rows in.
 
 Comes in: the segments, of which only the columns `series` and `timestamp` are read. Goes out: pairs of series and
-window, by which the rows of all source segments are chosen. Memory: 16 bytes for each pair, three times while they are
+bucket, by which the rows of all source segments are chosen. Memory: 16 bytes for each pair, three times while they are
 put in order.
 """
 
@@ -16,9 +16,9 @@ import pyarrow as pa
 from numba import njit
 
 from lakerunner.model.bucket_columns import values_of
-from lakerunner.pipeline.merge.rows import Opened
-from lakerunner.pipeline.rollup.columns import NS_PER_MS, numbers
-from lakerunner.pipeline.rollup.windows import cut
+from lakerunner.pipeline.merge.opened import Opened
+from lakerunner.pipeline.rollup.batch_columns import NS_PER_MS, numbers
+from lakerunner.pipeline.rollup.buckets import cut
 
 _KEYS = ("series", "timestamp")
 _READ_ROWS = 100_000
@@ -26,14 +26,14 @@ _READ_ROWS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Touched:
-    """Each pair once, sorted by series, then by the window's end in ms."""
+    """Each pair once, sorted by series, then by the bucket's end in ms."""
 
     tier: int
     series: Any
     ends: Any
 
     def wanted(self, batch: pa.RecordBatch) -> pa.Array:
-        """Which rows are of these windows."""
+        """Which rows are of these buckets."""
         series, times = numbers(batch, "series", np.int64), _times(batch)
         starts, ends = cut(series, times, self.tier)
         return pa.array(_marked(starts, series, ends, self.series, self.ends))
@@ -46,7 +46,7 @@ class Touched:
 
 
 def touched_by(opened: Sequence[Opened], tier: int) -> Touched:
-    """The windows of this tier that these segments have rows in."""
+    """The buckets of this tier that these segments have rows in."""
     all_series, all_ends = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for one in opened:
         for batch in one.batches(_READ_ROWS, list(_KEYS)):
@@ -68,10 +68,10 @@ def _times(batch: pa.RecordBatch) -> Any:
 
 @njit(cache=True, nogil=True)
 def _marked(starts: Any, series: Any, ends: Any, pair_series: Any, pair_ends: Any) -> Any:
-    """Of each row whether its window is among the pairs. A window is looked for once for all of its rows."""
+    """Of each row whether its bucket is among the pairs. A bucket is looked for once for all of its rows."""
     marked = np.zeros(len(series), np.bool_)
-    for window in range(len(ends)):
-        one, end = series[starts[window]], ends[window]
+    for bucket in range(len(ends)):
+        one, end = series[starts[bucket]], ends[bucket]
         low, high = 0, len(pair_series)
         while low < high:
             middle = (low + high) // 2
@@ -80,5 +80,5 @@ def _marked(starts: Any, series: Any, ends: Any, pair_series: Any, pair_ends: An
             else:
                 high = middle
         if low < len(pair_series) and pair_series[low] == one and pair_ends[low] == end:
-            marked[starts[window] : starts[window + 1]] = True
+            marked[starts[bucket] : starts[bucket + 1]] = True
     return marked

@@ -1,4 +1,4 @@
-"""Compiles the kernels of rollups, or loads them from numba's cache, so that the first windows do not wait for it."""
+"""Compiles the kernels of rollups, or loads them from numba's cache, so that the first buckets do not wait for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakerunner.pipeline.rollup.touched import Touched
 
 
 def warm() -> None:
-    """Roll up one point, and its window."""
+    """Roll up one point, and its bucket."""
     known = {"timestamp": pa.array([1], pa.int64()), "value": pa.array([1.0])}
     arrays = [
         known[field.name].cast(field.type) if field.name in known else _empty(field.type) for field in METRICS.schema
@@ -21,7 +21,7 @@ def warm() -> None:
     Touched(TIERS[0], np.zeros(1, np.int64), np.zeros(1, np.int64)).wanted(rows[0])
     for source, target in ((RAW, TIERS[0]), (TIERS[0], TIERS[1])):
         fold = Fold(source, target, rows[0].schema, lambda series: np.zeros(len(series), np.bool_))
-        rows = list(fold.windows(rows))
+        rows = list(fold.buckets(rows))
 
 
 def _empty(kind: pa.DataType) -> pa.Array:

@@ -1,9 +1,9 @@
-"""A piece of rollup work: the windows that new segments touch, made anew from all segments that have rows of them.
+"""A piece of rollup work: the buckets that new segments touch, made anew from all segments that have rows of them.
 
-Comes in: the index rows of the new segments and of all live ones of their tier in the range of these windows. Goes out:
+Comes in: the index rows of the new segments and of all live ones of their tier in the range of these buckets. Goes out:
 new segments of the next tier, one for each hour or day, in the store. Nothing is committed here.
 
-What always holds: exactly the (series, window) pairs that new segments have rows in are made, whole. The same work
+What always holds: exactly the (series, bucket) pairs that new segments have rows in are made, whole. The same work
 gives the same ids and the same bytes. Memory is that of the merge, plus 48 bytes for each touched pair.
 """
 
@@ -31,15 +31,19 @@ from lakerunner.model.time import MIN_NS, TimeRange
 from lakerunner.objects.open import StoreAddress, shared_store
 from lakerunner.objects.store import SegmentStore
 from lakerunner.pipeline.compact import CompactLimits, MergeStore, Outcome
-from lakerunner.pipeline.merge.opened import Damaged, explained, side_of
-from lakerunner.pipeline.merge.rows import Merged, Opened, merged, open_segments
+from lakerunner.pipeline.merge.input_series import InputSeries
+from lakerunner.pipeline.merge.merged import Merged, merged
+from lakerunner.pipeline.merge.opened import Damaged, Opened, explained, open_segments, side_of
+from lakerunner.pipeline.merge.output import Output
+from lakerunner.pipeline.merge.row_groups import Groups
 from lakerunner.pipeline.merge.scratch import scratch
-from lakerunner.pipeline.merge.sides import sides_of
-from lakerunner.pipeline.merge.write import Groups, Made, write_sorted
-from lakerunner.pipeline.rollup.columns import NS_PER_MS
+from lakerunner.pipeline.rollup.batch_columns import NS_PER_MS
 from lakerunner.pipeline.rollup.fold import Fold
 from lakerunner.pipeline.rollup.periods import by_period, periods_of
 from lakerunner.pipeline.rollup.touched import touched_by
+from lakerunner.pipeline.sides.side import SideInputs
+from lakerunner.pipeline.signals import sides_of
+from lakerunner.pipeline.write import Identity
 
 _MEMORY = 256 << 20
 JSON = {b"kind": b"json"}  # what a table, unlike a segment's index row, cannot say otherwise
@@ -47,10 +51,10 @@ JSON = {b"kind": b"json"}  # what a table, unlike a segment's index row, cannot 
 
 @dataclass(frozen=True)
 class RollupWork:
-    """From segments of `frequency_ms` (0: raw) to windows of `target_frequency_ms`. `touched` are the new ones,
+    """From segments of `frequency_ms` (0: raw) to buckets of `target_frequency_ms`. `touched` are the new ones,
     `sources` all live ones of the organization's collector and frequency that have rows in `span`, `touched` among
-    them, by `ingested`. Windows that begin before `whole_from_ns` may have lost rows to retention: those that `made`,
-    the live segments of the target, have are left as they are. `lost` are segments of the target whose windows these
+    them, by `ingested`. Buckets that begin before `whole_from_ns` may have lost rows to retention: those that `made`,
+    the live segments of the target, have are left as they are. `lost` are segments of the target whose buckets these
     are in the place of."""
 
     organization: UUID
@@ -71,7 +75,7 @@ class RollupWork:
 
     @property
     def span(self) -> TimeRange:
-        """The time of all rows that the windows in which new segments have rows can hold."""
+        """The time of all rows that the buckets in which new segments have rows can hold."""
         tier = self.target_frequency_ms
         first, last = self.time.start_ns // NS_PER_MS, (self.time.end_ns - 1) // NS_PER_MS
         start, end = window_end(first, tier) - tier, window_end(last, tier)
@@ -87,7 +91,7 @@ def rollup_work(work: RollupWork, address: StoreAddress, limits: CompactLimits) 
     store = shared_store(address)
     try:
         with scratch() as directory:
-            return Outcome(tuple(write_windows(work, store, directory, limits)))
+            return Outcome(tuple(write_buckets(work, store, directory, limits)))
     except Damaged as error:
         return Outcome((), str(error), error.segment)
     except Corrupt as error:
@@ -99,42 +103,36 @@ def recomputed(work: RollupWork, store: SegmentStore, directory: Path) -> pa.Tab
     of attributes whose values are typed JSON have `JSON` as metadata."""
     with tempfile.TemporaryDirectory(dir=directory) as own:
         rows, fold = _folding(work, store, Path(own), _MEMORY)
-        table = pa.Table.from_batches(fold.windows(rows), fold.schema)
+        table = pa.Table.from_batches(fold.buckets(rows), fold.schema)
         kinds = {column.name: column.type for column in _columns(fold.schema, rows)}
         return table.cast(
             pa.schema([one.with_metadata(JSON) if kinds[one.name] == "json" else one for one in table.schema])
         )
 
 
-def write_windows(work: RollupWork, store: MergeStore, directory: Path, limits: CompactLimits) -> Iterator[Segment]:
-    """Write the segments of the windows; each is in the store when it is yielded. Corrupt if a source cannot be
+def write_buckets(work: RollupWork, store: MergeStore, directory: Path, limits: CompactLimits) -> Iterator[Segment]:
+    """Write the segments of the buckets; each is in the store when it is yielded. Corrupt if a source cannot be
     read."""
     rows, fold = _folding(work, store, directory, limits.memory)
     columns = _columns(fold.schema, rows)
     tier = work.target_frequency_ms
-    windows = by_period(fold.windows(rows), fold.schema, periods_of(work.time, tier), tier, directory)
-    for period, batches in windows:
+    buckets = by_period(fold.buckets(rows), fold.schema, periods_of(work.time, tier), tier, directory)
+    output = Output(fold.schema, columns, directory, store.put_file, max_bytes=limits.max_bytes)
+    given = SideInputs(columns, InputSeries(work.touched, partial(side_of, store)))
+    for period, batches in buckets:
         groups = Groups(batches, ROLLUPS)
         number = 0
         while groups.peek() is not None:
-            segment = write_sorted(
-                Made(work.organization, work.collector, ROLLUPS, tier, 0, _segment_id(work, period, number), False, 0),
-                fold.schema,
-                columns,
-                groups,
-                sides_of(ROLLUPS, work.touched, partial(side_of, store), columns),
-                directory,
-                store.put_file,
-                max_bytes=limits.max_bytes,
-            )
-            if segment is not None:
-                reach("after-window", segment.path)
-                yield segment
+            made = _segment_id(work, period, number)
+            identity = Identity(made, work.organization, work.collector, ROLLUPS, tier)
+            segment = output.write(identity, groups, sides_of(ROLLUPS, given))
+            reach("after-window", segment.path)
+            yield segment
             number += 1
 
 
 def _folding(work: RollupWork, store: SegmentStore, directory: Path, memory: int) -> tuple[Merged, Fold]:
-    """(the rows that make the windows, how they become windows)."""
+    """(the rows that make the buckets, how they become buckets)."""
     opened = open_segments(store, work.sources, directory)
     spec = spec_of(METRICS.name, work.frequency_ms)
     # Rows that came twice stay: of rows of one time the last counts anyway.
@@ -164,7 +162,7 @@ def _segment_id(work: RollupWork, period: int, number: int) -> UUID:
     whose = str(work.organization), work.collector, work.target_frequency_ms, ROLLUPS.sort_version
     touched, sources, made = ([str(segment.id) for segment in some] for some in (work.touched, work.sources, work.made))
     left = (work.whole_from_ns, made) if made else ()
-    # Windows that are made again may be of the very work that made the lost ones, whose ids are taken.
+    # Buckets that are made again may be of the very work that made the lost ones, whose ids are taken.
     lost = (sorted(map(str, work.lost)),) if work.lost else ()
     return segment_id("rollup", *whose, sorted(touched), sources, period, number, *left, *lost)
 

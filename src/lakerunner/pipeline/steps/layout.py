@@ -7,7 +7,7 @@ shredded attributes sorted by name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from lakerunner.model.segment import Column as SegmentColumn
 from lakerunner.model.signal import ATTRIBUTES, OVERFLOW, SCOPES, Scope, SignalSpec
+from lakerunner.pipeline.arrays import CODED_TEXT
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Json, Lists, Numbers, Rows, Structs, Texts
 from lakerunner.pipeline.read.walk import ABSENT
 from lakerunner.pipeline.steps.shred import COLUMN_TYPES, Plan, owned_columns, place, plan_columns
 from lakerunner.pipeline.steps.take import (
-    CODED_TEXT,
     Slices,
     coded_array,
     count_distinct,
@@ -112,6 +112,16 @@ class Layout:
                 entries = np.diff(attached.first)[attached.owner[order]].astype(np.int64)
                 sizes += _ENTRY_BYTES * np.maximum(entries - _FREE_ENTRIES, 0)
         return sizes
+
+    def most_different(self, names: Collection[str], groups: Sequence[Any]) -> dict[str, int]:
+        """The most different values that one of these row groups has in each of these columns of texts, of those that
+        the segment has."""
+        found: dict[str, int] = {}
+        for name in names:
+            if name in self.schema.names:
+                column = self.rows.column(name, Texts)
+                found[name] = max(count_distinct(slices_of(column, one), self.rows.data)[0] for one in groups)
+        return found
 
 
 def lay_out(rows: Rows, order: Any, spec: SignalSpec) -> Layout:

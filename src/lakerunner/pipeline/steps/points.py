@@ -1,6 +1,4 @@
-"""The times and numbers of metric points.
-
-A point's time is its own, else when its object was last modified; a time of 0 means unset, as OTLP says.
+"""The numbers and the metadata of metric points.
 
 A number keeps every bit. It stands in `int_value` if all numbers of its series in the segment are whole: integers, or
 doubles that are integers of at most 2^53, -0.0 not among them. Counters are then small differences, and need a byte
@@ -11,25 +9,32 @@ each. Where one of them is not whole, all stand as doubles in `value`, but for a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from lakerunner.pipeline.read.rows import Numbers, Rows
+from lakerunner.pipeline.read.otlp_metrics import METADATA
+from lakerunner.pipeline.read.rows import Coded, Numbers, Rows
+from lakerunner.pipeline.steps.owners import share_owners
+from lakerunner.pipeline.steps.take import flattened, map_array
 
 _DOUBLE, _INT = 1, 2  # what a number came as, and what it is stored as
 _WHOLE = 2.0**53
 
 
-def time_points(rows: Rows) -> Rows:
-    """Adds timestamp and start_timestamp."""
-    time = rows.column("time_unix_nano", Numbers).values.view(np.int64)
-    timestamp = np.where(time != 0, time, rows.fallback_time)
-    if "start_time_unix_nano" not in rows.columns:
-        return rows.plus(timestamp=Numbers(timestamp))
-    start = rows.column("start_time_unix_nano", Numbers).values.view(np.int64)
-    return rows.plus(timestamp=Numbers(timestamp), start_timestamp=Numbers(start, start != 0))
+def add_metadata(rows: Rows) -> Rows:
+    """Add metadata, one map for each metric that has any, in the place of one for each of its points."""
+    if METADATA not in rows.attached:
+        return rows
+    shared, _ = share_owners(rows.attached[METADATA], rows.data)
+    everyone = np.arange(len(shared.first) - 1, dtype=np.int32)
+    pairs, offsets = flattened(shared.first, everyone)
+    maps = map_array(shared, pairs, offsets, rows.data)
+    codes = np.where(np.diff(shared.first) > 0, everyone, np.int32(-1))
+    attached = {name: one for name, one in rows.attached.items() if name != METADATA}
+    return replace(rows, attached=attached).plus(**{METADATA: Coded(codes, maps, shared.owner)})
 
 
 class Placed(NamedTuple):

@@ -23,8 +23,6 @@ from lakerunner.pipeline.read.walk import ABSENT, ARRAY, BOOL, DOUBLE, INT, KVLI
 from lakerunner.pipeline.read.wire import read_varint
 from lakerunner.pipeline.steps.json_text import put_value, room, stack
 
-# Texts as numbers of a dictionary's entries.
-CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 # The field of a struct that holds its `attached` attributes.
 ATTACHED_FIELD = "attributes"
 

@@ -27,7 +27,7 @@ from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import ATTRIBUTES, spec_of
 from lakerunner.model.text_index import HEADER, SIDE_FILE, TextIndex
 from lakerunner.model.time import iso_time
-from lakerunner.pipeline.merge.texts import TextSide
+from lakerunner.pipeline.sides.text_index import TextIndexSide
 from lakerunner.services.checks.finding import ERROR, Findings, Lake, Scope
 from lakerunner.services.checks.reading import batches, footer_of, opened, size_of
 
@@ -256,12 +256,12 @@ def text_troubles(stored: bytes | memoryview, columns: Sequence[Column], file: p
 
 
 def _made_anew(columns: Sequence[Column], file: pq.ParquetFile) -> bytes:
-    side = TextSide(columns)
+    side = TextIndexSide(columns)
     names = [name for name in file.schema_arrow.names if name in _READ or name.startswith(ATTRIBUTES.prefix)]
     for group in range(file.num_row_groups):
         for batch in file.read_row_group(group, columns=names).combine_chunks().to_batches():
             side.add(batch)
-    return bytes(side.finish())
+    return bytes(side.finish().data)
 
 
 def _sure(file: bytes | memoryview) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from lakerunner.model.tier import TIER_NAMES, source_of
 from lakerunner.model.time import MS_NS, TimeRange, iso_time
 from lakerunner.pipeline.merge.scratch import scratch
 from lakerunner.pipeline.restore import Outlet
-from lakerunner.pipeline.rollup.work import RollupWork, write_windows
+from lakerunner.pipeline.rollup.work import RollupWork, write_buckets
 from lakerunner.services.follow_up import committed, to_merge
 from lakerunner.services.repair.lost import Tools, Unit, Unrepairable
 
@@ -42,7 +42,7 @@ def make_windows(tools: Tools, unit: Unit, damaged: Collection[UUID]) -> Windows
         raise Unrepairable(f"segment {min(bad)}, which it is made of, cannot be read")
     with scratch() as directory:
         store = Outlet(tools.lake.store, tools.put_file)
-        made = tuple(write_windows(work, store, directory, tools.merge))
+        made = tuple(write_buckets(work, store, directory, tools.merge))
     rows = sum(one.rows for one in made)
     if not made or rows < max(one.segment.rows for one in unit.lost):
         raise Unrepairable(f"the segments that it is made of give {rows:,} windows, and it had {unit.rows:,}")

@@ -1,7 +1,8 @@
-"""The index of the traces of a merged segment: pipeline/steps/trace_index.py's file, from rows as they are written.
+"""The index of traces of a segment: one row per trace, so that traces are listed and found without reading spans.
 
-Comes in: the row groups, sorted by trace_id and time. Goes out: the rows that ingest would have written for these
-spans. A trace may go on in the next row group: the last one of a row group is held until the next is there.
+Comes in: the row groups, sorted by trace_id and time. Goes out: a Parquet file sorted by trace_id
+(docs/formats/segments.md states its columns). It describes the spans in this segment only. A trace may go on in the
+next row group: the last one of a row group is held until the next is there.
 """
 
 from __future__ import annotations
@@ -11,16 +12,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numba import njit
 
 from lakerunner.model.signal import TIME, TRACES
-from lakerunner.pipeline.merge.arrays import changes, codes, column, plain
-from lakerunner.pipeline.steps.trace_index import (
-    ERROR,
-    MAX_SERVICES,
-    ROW_GROUP_TRACES,
-    SCHEMA,
-    distinct_codes,
-    open_index,
+from lakerunner.pipeline.arrays import CODED_TEXT, changes, codes, column, plain
+from lakerunner.pipeline.sides.side import SideFile
+
+TRACE_INDEX = "traces.parquet"
+MAX_SERVICES = 50  # of one trace; a trace of more has the first of them in the order of time
+ROW_GROUP_TRACES = 20_000
+ERROR = 2  # the status code
+SCHEMA = pa.schema(
+    [
+        pa.field("trace_id", pa.binary(), nullable=False),
+        pa.field("first_row", pa.int64(), nullable=False),
+        pa.field("spans", pa.int64(), nullable=False),
+        pa.field("errors", pa.int64(), nullable=False),
+        pa.field("start_timestamp", TIME, nullable=False),
+        pa.field("end_timestamp", TIME),
+        pa.field("root_service_name", CODED_TEXT),
+        pa.field("root_name", CODED_TEXT),
+        pa.field("services", pa.list_(CODED_TEXT), nullable=False),
+    ]
 )
 
 
@@ -35,12 +49,12 @@ def _held(field: pa.Field) -> pa.Field:
 _HELD = pa.schema(_held(field) for field in SCHEMA)
 
 
-class TraceSide:
+class TraceIndexSide:
     def __init__(self) -> None:
         self._rows = 0
         self._held = _HELD.empty_table()
         self._sink = pa.BufferOutputStream()
-        self._writer = open_index(self._sink)
+        self._writer = _open_index(self._sink)
 
     def add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -58,10 +72,10 @@ class TraceSide:
             held = held.slice(ROW_GROUP_TRACES)
         self._held = held
 
-    def finish(self) -> pa.Buffer:
+    def finish(self) -> SideFile:
         self._write(self._held)
         self._writer.close()
-        return self._sink.getvalue()
+        return SideFile(self._sink.getvalue())
 
     def _write(self, traces: pa.Table) -> None:
         columns = [
@@ -71,6 +85,21 @@ class TraceSide:
             for field in SCHEMA
         ]
         self._writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), row_group_size=ROW_GROUP_TRACES)
+
+
+def _open_index(sink: pa.NativeFile) -> pq.ParquetWriter:
+    """Open the file, to be written in tables of SCHEMA, sorted by trace_id."""
+    return pq.ParquetWriter(
+        sink,
+        SCHEMA,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=["root_service_name", "root_name", "services.list.element"],
+        write_page_index=True,
+        write_page_checksum=True,
+        sorting_columns=pq.SortingColumn.from_ordering(SCHEMA, [("trace_id", "ascending")]),
+        store_schema=False,
+    )
 
 
 def _traces(batch: pa.RecordBatch, rows_before: int) -> pa.Table:
@@ -87,7 +116,7 @@ def _traces(batch: pa.RecordBatch, rows_before: int) -> pa.Table:
     root = pa.array(roots, mask=roots == len(ids))
     ends = np.maximum.reduceat(ended, first)
     services, names = codes(batch.column("service_name"))
-    found, offsets = distinct_codes(services, first, len(names))
+    found, offsets = _distinct_codes(services, first, len(names))
     columns = {
         "trace_id": ids.take(pa.array(first)),
         "first_row": first + rows_before,
@@ -115,3 +144,21 @@ def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         "root_name": root["root_name"],
         "services": [*dict.fromkeys([*one["services"], *other["services"]])][:MAX_SERVICES],
     }
+
+
+@njit(cache=True)
+def _distinct_codes(codes: Any, first: Any, known: Any) -> Any:
+    """(the different codes of each run in the order of first sight, up to MAX_SERVICES, and where each run's start)."""
+    seen = np.full(known, -1, np.int64)
+    found, offsets = np.empty(len(codes), np.int32), np.empty(len(first) + 1, np.int32)
+    count = 0
+    for run in range(len(first)):
+        offsets[run] = count
+        end = first[run + 1] if run + 1 < len(first) else len(codes)
+        for row in range(first[run], end):
+            if seen[codes[row]] != run and count - offsets[run] < MAX_SERVICES:
+                seen[codes[row]] = run
+                found[count] = codes[row]
+                count += 1
+    offsets[len(first)] = count
+    return found[:count].copy(), offsets

@@ -1,4 +1,4 @@
-"""Columns of the batches that a merge writes, as its side files look at them."""
+"""Columns of the record batches of a segment, as the builders of its files look at them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+# Texts as numbers of a dictionary's entries.
+CODED_TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -23,7 +26,7 @@ def column(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
 
 def codes(array: pa.Array) -> tuple[Any, pa.Array]:
     """(a number for each row, the values that have these numbers). No row has null."""
-    coded = plain(array).dictionary_encode()
+    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     return coded.indices.to_numpy(), coded.dictionary
 
 

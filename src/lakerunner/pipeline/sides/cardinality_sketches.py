@@ -1,11 +1,11 @@
-"""How many series of each metric were active in each window of a rollup segment: a sketch for each.
+"""How many series of each metric were active in each bucket of a rollup segment: a sketch for each.
 
 Comes in: the rows of a rollup segment, sorted by metric, series and time. Goes out: a Parquet file,
-`cardinality.parquet`, with a row for each metric and window (docs/formats/segments.md). It follows from the rows alone:
+`cardinality.parquet`, with a row for each metric and bucket (docs/formats/segments.md). It follows from the rows alone:
 the same rows give the same bytes, whatever they were merged from. Sketches of several segments are united
-(model/hll.py), so it is no harm that a window is in several.
+(model/hll.py), so it is no harm that a bucket is in several.
 
-Registers are held for the windows of one metric; what is done is written and compressed now and then.
+Registers are held for the buckets of one metric; what is done is written and compressed now and then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from lakerunner.model.hll import REGISTERS, packed, places
 from lakerunner.model.signal import TIME
-from lakerunner.pipeline.merge.arrays import changes, plain
+from lakerunner.pipeline.arrays import changes, plain
+from lakerunner.pipeline.sides.side import SideFile
 
 _SCHEMA = pa.schema(
     [
@@ -28,14 +29,14 @@ _SCHEMA = pa.schema(
         pa.field("hll", pa.binary(), nullable=False),
     ]
 )
-ROW_GROUP_WINDOWS = 20_000
+ROW_GROUP_BUCKETS = 20_000
 _AT_ONCE = 1024  # sketches to pack
 
 
 class CardinalitySide:
     def __init__(self) -> None:
         self._metric: str | None = None
-        self._slots: dict[int, int] = {}  # by window: which row of the registers is its sketch
+        self._slots: dict[int, int] = {}  # by bucket: which row of the registers is its sketch
         self._registers = np.zeros((64, REGISTERS), np.uint8)
         self._done: dict[str, list[Any]] = {name: [] for name in _SCHEMA.names}
         self._sink = pa.BufferOutputStream()
@@ -44,7 +45,7 @@ class CardinalitySide:
             _SCHEMA,
             compression="zstd",
             compression_level=1,
-            # In most windows of a metric the same series are active.
+            # In most buckets of a metric the same series are active.
             use_dictionary=["metric_name", "hll"],
             write_statistics=["metric_name", "timestamp"],
             column_encoding={"timestamp": "DELTA_BINARY_PACKED"},
@@ -68,17 +69,17 @@ class CardinalitySide:
             if name != self._metric:
                 self._end_metric()
                 self._metric = name
-            windows, place = np.unique(times[start:end], return_inverse=True)
-            slots = np.array([self._slots.setdefault(window, len(self._slots)) for window in windows.tolist()])
+            buckets, place = np.unique(times[start:end], return_inverse=True)
+            slots = np.array([self._slots.setdefault(bucket, len(self._slots)) for bucket in buckets.tolist()])
             self._make_room()
             at = slots[place] * REGISTERS + registers[start:end]
             np.maximum.at(self._registers.reshape(-1), at, ranks[start:end])
 
-    def finish(self) -> pa.Buffer:
+    def finish(self) -> SideFile:
         self._end_metric()
         self._write()
         self._writer.close()
-        return self._sink.getvalue()
+        return SideFile(self._sink.getvalue())
 
     def _make_room(self) -> None:
         if len(self._slots) > len(self._registers):
@@ -87,16 +88,16 @@ class CardinalitySide:
             self._registers = grown
 
     def _end_metric(self) -> None:
-        windows = sorted(self._slots)
-        slots = np.array([self._slots[window] for window in windows], np.int64)
-        for start in range(0, len(windows), _AT_ONCE):
-            some = windows[start : start + _AT_ONCE]
+        buckets = sorted(self._slots)
+        slots = np.array([self._slots[bucket] for bucket in buckets], np.int64)
+        for start in range(0, len(buckets), _AT_ONCE):
+            some = buckets[start : start + _AT_ONCE]
             self._done["metric_name"] += [self._metric] * len(some)
             self._done["timestamp"] += some
             self._done["hll"] += packed(self._registers[slots[start : start + _AT_ONCE]])
-            if len(self._done["hll"]) >= ROW_GROUP_WINDOWS:
+            if len(self._done["hll"]) >= ROW_GROUP_BUCKETS:
                 self._write()
-        self._registers[: len(windows)] = 0
+        self._registers[: len(buckets)] = 0
         self._slots = {}
 
     def _write(self) -> None:
@@ -106,7 +107,7 @@ class CardinalitySide:
 
 
 def _active(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the windows that hold stale markers and no sample."""
+    """Without the buckets that hold stale markers and no sample."""
     wanted = batch.select(["metric_name", "timestamp", "series"])
     if "chq_rollup_count" not in batch.schema.names:
         return wanted

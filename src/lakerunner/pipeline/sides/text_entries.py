@@ -1,52 +1,31 @@
-"""The text index of a log segment: docs/formats/text_index.md states the file, model/text_index.py reads it.
+"""The tokens, grams of ids and trigrams of texts, as hashes: what a text index holds of a row group.
 
-Comes in: a segment's layout and the row numbers in their order, or the texts of one row group after the other. Goes
-out: the bytes of its side file: for each row group of the segment which tokens, grams of ids and trigrams its messages
-have, and which grams of ids the strings among its records' own attributes. The same rows give the same bytes.
-
-Texts are folded into a scratch buffer and read there once. What was found in a row group is kept as hashes, on disk
-where they are many, until the largest row group says how large all blooms must be.
+Texts are folded into a scratch buffer and read there once.
 """
 
 from __future__ import annotations
 
-import zlib
-from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numba import njit
 
-from lakerunner.model.signal import ATTRIBUTES, LOGS
 from lakerunner.model.text_index import (
-    BLOOMS,
-    CHECKSUM,
     GRAM,
     GRAMS,
-    HEADER,
-    MAGIC,
     ORDER,
     RUN_LEAST,
     TOKEN_LEAST,
     TOKENS,
     TRIGRAM_BITS,
     TRIGRAMS,
-    VERSION,
     WINDOW,
 )
 from lakerunner.pipeline.read.memory import AHEAD, PADDING, digest, load, prefetch, store
-from lakerunner.pipeline.read.rows import Texts
-from lakerunner.pipeline.read.walk import STRING
-from lakerunner.pipeline.steps.layout import Layout
-from lakerunner.pipeline.steps.order import row_groups
 
 # A row group with more entries of a kind is taken to have them all: so an index cannot outgrow its segment.
 MAX_ENTRIES = 1 << 20
-HASHES_IN_MEMORY = 32 << 20  # bytes; a segment that ingest makes seldom has more
 _RECENT = 1 << 15
-# Row groups whose bits are set before they go to their places, which are far from each other, row after row.
-_TOGETHER = 32
 _TOKEN, _RUN = 1, 2  # classes of folded bytes
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _ALL_TRIGRAMS = 1 << 3 * TRIGRAM_BITS
@@ -87,60 +66,7 @@ class Strings(NamedTuple):
     size: Any
 
 
-def text_index(layout: Layout, order: Any) -> pa.Buffer:
-    """The side file of the segment that has these rows."""
-    rows = layout.rows
-    message, attached = rows.column("message", Texts), rows.attached[ATTRIBUTES.map_column]
-    made = TextIndexFile()
-    for group in row_groups(order, rows.sizes[order], LOGS.row_group_rows):
-        at, size = _long_strings(attached.values, attached.first, group)
-        made.add(Strings(rows.data, message.at[group], message.size[group]), Strings(rows.data, at, size))
-    return made.finish()
-
-
-class TextIndexFile:
-    """The side file, row group by row group."""
-
-    def __init__(self) -> None:
-        self._hashes = SpooledTemporaryFile(HASHES_IN_MEMORY)  # noqa: SIM115 - closed when it is read
-        # Of each row group, how many hashes it has of each kind; None: too many.
-        self._counts: list[list[int | None]] = []
-
-    def add(self, messages: Strings, *values: Strings) -> None:
-        """The next row group: its messages, and the strings among its records' own attributes."""
-        counts: list[int | None] = []
-        for hashes in _entries(messages, values):
-            counts.append(None if hashes is None else len(hashes))
-            if hashes is not None:
-                self._hashes.write(hashes.data)
-        self._counts.append(counts)
-
-    def finish(self) -> pa.Buffer:
-        groups = len(self._counts)
-        most = [max(1 if count is None else count for count in of_kind) for of_kind in zip(*self._counts, strict=True)]
-        rows = [bloom.bits * entries for bloom, entries in zip(BLOOMS, most, strict=True)]
-        ends = np.cumsum([HEADER.size, *(-(-of_kind * groups // 8) for of_kind in rows)]).tolist()
-        file = np.zeros(ends[-1] + CHECKSUM.size, np.uint8)
-        sizes = [size for of_kind, bloom in zip(rows, BLOOMS, strict=True) for size in (of_kind, bloom.probes)]
-        HEADER.pack_into(file.data, 0, MAGIC, VERSION, 0, groups, *sizes)
-        with self._hashes as hashes:
-            hashes.seek(0)
-            for start in range(0, groups, _TOGETHER):
-                columns = [np.zeros(of_kind, np.uint32) for of_kind in rows]
-                for column, counts in enumerate(self._counts[start : start + _TOGETHER]):
-                    for kind, count in enumerate(counts):
-                        if count is None:
-                            columns[kind] |= np.uint32(1 << column)
-                        else:
-                            found = np.frombuffer(hashes.read(8 * count), np.uint64)
-                            _set_bits(columns[kind], found, BLOOMS[kind].probes, column)
-                for kind, of_kind in enumerate(columns):
-                    _place_columns(file[ends[kind] : ends[kind + 1]], of_kind, start, groups)
-        CHECKSUM.pack_into(file.data, ends[-1], zlib.crc32(file.data[: ends[-1]]))
-        return pa.py_buffer(file)
-
-
-def _entries(messages: Strings, values: tuple[Strings, ...]) -> tuple[Any, Any, Any]:
+def entries_of(messages: Strings, values: tuple[Strings, ...]) -> tuple[Any, Any, Any]:
     """The hashes of the tokens, grams and trigrams of these texts; None for a kind of which there are too many."""
     longest = max(int(texts.size.max(initial=0)) for texts in (messages, *values))
     # Fresh pages cost nothing until they are touched.
@@ -278,23 +204,6 @@ def _read_messages(data: Any, at: Any, size: Any, found: Found) -> Any:
 
 
 @njit(cache=True)
-def _long_strings(values: Any, first: Any, group: Any) -> Any:
-    """(at, size) of the strings among the attributes of these rows in which there may be a long run."""
-    count = 0
-    for place in range(len(group)):
-        count += first[group[place] + 1] - first[group[place]]
-    at, size = np.empty(count, np.int32), np.empty(count, np.int32)
-    count = 0
-    for place in range(len(group)):
-        for index in range(first[group[place]], first[group[place] + 1]):
-            value = values[index]
-            if value.kind == STRING and value.size >= RUN_LEAST:
-                at[count], size[count] = value.at, value.size
-                count += 1
-    return at[:count], size[:count]
-
-
-@njit(cache=True)
 def _read_values(data: Any, at: Any, size: Any, found: Found) -> Any:
     """The long runs of strings; one that came lately is not read again."""
     for place in range(len(at)):
@@ -337,27 +246,3 @@ def _trigram_hashes(codes: Any) -> Any:
             text[place] = code >> (2 - place) * TRIGRAM_BITS & _CLASS_MASK
         out[index] = _hash(text, np.int64(0), np.int64(3), _TRIGRAM_SEED)
     return out
-
-
-@njit(cache=True)
-def _set_bits(columns: Any, hashes: Any, probes: Any, column: Any) -> Any:
-    """Into this one of the columns, which have a row of bits for each of their elements."""
-    rows, bit = np.uint64(len(columns)), np.uint32(1) << np.uint32(column)
-    for value in hashes:
-        low, step = value & np.uint64(0xFFFFFFFF), value >> np.uint64(32) | np.uint64(1)
-        for _ in range(probes):
-            columns[np.int64((low * rows) >> np.uint64(32))] |= bit
-            low = (low + step) & np.uint64(0xFFFFFFFF)
-
-
-@njit(cache=True)
-def _place_columns(bits: Any, columns: Any, first: Any, groups: Any) -> Any:
-    """These columns are those of the row groups from `first` on."""
-    for row in range(len(columns)):
-        bit = row * groups + first
-        left = np.uint64(columns[row]) << np.uint64(bit & 7)
-        byte = bit >> 3
-        while left:
-            bits[byte] |= np.uint8(left & np.uint64(0xFF))
-            left >>= np.uint64(8)
-            byte += 1

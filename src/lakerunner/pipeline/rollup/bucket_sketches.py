@@ -1,8 +1,8 @@
-"""The sketches of a batch's windows, and the columns that they are.
+"""The sketches of a batch's rollup buckets, and the columns that they are.
 
-Comes in: the numbers of points, or windows of a finer tier, with where each window's rows start. Goes out: the columns
-count, scale, zero_count, positive and negative. What always holds: a side's buckets begin and end with one that is not
-empty, so that sketches of the same numbers are the same, however they were added.
+Comes in: the numbers of points, or rollup buckets of a finer tier, with where each bucket's rows start. Goes out: the
+columns count, scale, zero_count, positive and negative. What always holds: the cells of a sketch's side begin and end
+with one that is not empty, so that sketches of the same numbers are the same, however they were added.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from lakerunner.model import sketch
 from lakerunner.model.bucket_columns import buckets
 from lakerunner.model.signal import ROLLUPS
 from lakerunner.model.sketch import nothing_placed
-from lakerunner.pipeline.rollup.columns import buckets_array, column, filled, numbers, read_only
+from lakerunner.pipeline.rollup.batch_columns import buckets_array, column, filled, numbers, read_only
 
-MOST_BUCKETS = 4 << 20  # of the sketches of one batch
+MOST_CELLS = 4 << 20  # histogram buckets of the sketches of one batch
 _SIDES = ("positive", "negative")
 
 
 @dataclass(frozen=True)
 class Sketches:
-    """Of each window how many numbers are in its sketch, how many of them are zero, and the buckets of both signs:
-    those of sign s of window w are `counts[s]` from `first[s, w]` up to `first[s, w + 1]`, bucket `low[s, w]` first.
-    `counts` is empty where there would be more than MOST_BUCKETS for several windows: take fewer windows then."""
+    """The sketch of each rollup bucket: how many numbers are in it, how many of them are zero, and the cells of both
+    signs, which are buckets of an exponential histogram: those of sign s of rollup bucket b are `counts[s]` from
+    `first[s, b]` up to `first[s, b + 1]`, number `low[s, b]` first. `counts` is empty where there would be more than
+    MOST_CELLS for several rollup buckets: take fewer of these then."""
 
     found: Any
     zeros: Any
@@ -40,7 +41,7 @@ class Sketches:
         return not self.counts
 
     def columns(self, kept: Any, there: Any) -> dict[str, pa.Array]:
-        """Of the windows `kept`; nulls where not `there`."""
+        """The columns of the rollup buckets `kept`; nulls where not `there`."""
         arrays = {
             "count": filled(self.found[kept], there, pa.uint64()),
             "scale": filled(np.full(len(kept), sketch.SCALE), there, pa.int32()),
@@ -68,7 +69,7 @@ def sketches_of_points(starts: Any, wanted: Any, values: Any) -> Sketches:
     return Sketches(placed.found, placed.zeros, placed.low, first, counts)
 
 
-def sketches_of_windows(batch: pa.RecordBatch, starts: Any, wanted: Any) -> Sketches:
+def sketches_of_buckets(batch: pa.RecordBatch, starts: Any, wanted: Any) -> Sketches:
     """`wanted` rows have a sketch, or hold nothing."""
     found, zeros = (
         np.add.reduceat(np.where(wanted, numbers(batch, name, np.uint64), 0).astype(np.int64), starts[:-1])
@@ -89,8 +90,8 @@ def sketches_of_windows(batch: pa.RecordBatch, starts: Any, wanted: Any) -> Sket
 
 
 def _room(placed: sketch.Placed) -> tuple[Any, tuple[Any, ...]]:
-    """(first, counts) of the buckets of all windows."""
+    """(first, counts) of the cells of all sketches."""
     first = np.concatenate([np.zeros((2, 1), np.int64), np.cumsum(placed.high - placed.low, axis=1)], axis=1)
-    if first[:, -1].sum() > MOST_BUCKETS and len(placed.found) > 1:
+    if first[:, -1].sum() > MOST_CELLS and len(placed.found) > 1:
         return first, ()
     return first, tuple(np.zeros(first[sign, -1], np.uint64) for sign in (0, 1))

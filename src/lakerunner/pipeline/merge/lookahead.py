@@ -1,7 +1,7 @@
-"""A window of a segment's rows: those that are in memory and not yet taken.
+"""The rows of a segment that a merge looks ahead at: those that are in memory and not yet taken.
 
 Comes in: a segment that is open, and how its rows are read. Goes out: rows up to a sort key. What always holds: rows
-are in order, or the segment is Damaged; a window grows only when it is told to load.
+are in order, or the segment is Damaged; a lookahead grows only by `load`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Chunk:
     row: int
 
 
-class Window:
+class Lookahead:
     def __init__(self, number: int, opened: Opened, sort_by: Sequence[str], read: Read, row: int = 0) -> None:
         self.is_done = False
         self.number = number
@@ -73,7 +73,7 @@ class Window:
     @property
     def last(self) -> Key:
         """The key of the last row that was loaded."""
-        assert self._end is not None  # noqa: S101 - windows without rows are not asked
+        assert self._end is not None  # noqa: S101 - those without rows are not used
         return self._end
 
     @property
@@ -119,9 +119,9 @@ class Window:
             yield from self._until(chunk.keys.through(key, chunk.start))
             self.fill()
 
-    def again(self) -> Window:
+    def again(self) -> Lookahead:
         """Another one that has nothing in memory yet, and will have all rows that this one has."""
-        return Window(self.number, self._opened, self._sort_by, self._read, self._chunks[0].row)
+        return Lookahead(self.number, self._opened, self._sort_by, self._read, self._chunks[0].row)
 
     def _until(self, stop: int) -> Iterator[Taken]:
         """The rows of the first batch before this one."""

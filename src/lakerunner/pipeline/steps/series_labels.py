@@ -1,101 +1,107 @@
-"""The series of a metrics segment, one row each, in a small file beside it: who they are, and where their points stand.
+"""Facts about the series of a segment that ingest makes, from the rows as they were read.
 
-Comes in: the layout of a segment and its row numbers in their order. Goes out: a Parquet file, `series.parquet`, whose
-row i is the i-th series of the segment in its order. A query that selects by labels reads this and not the points. What
-is said of a series is what its first point says. docs/formats/segments.md lists the columns.
+Comes in: the segment's rows and their order. Goes out: the names by which Prometheus knows the series' metrics, worked
+out once for each different metric, and the labels and resource of each series, worked out once for each different set
+of attributes (pipeline/sides/series_table.py has the file).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from lakerunner.model.prometheus import (
     INSTANCE,
     JOB,
+    METADATA_ENTRY,
     SERVICE_INSTANCE,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     escaped_label_name,
+    escaped_metric_name,
     escaped_own_name,
+    metric_name,
 )
-from lakerunner.model.signal import ATTRIBUTES, METRICS, RESOURCE
+from lakerunner.model.signal import ATTRIBUTES, RESOURCE
+from lakerunner.pipeline.arrays import CODED_TEXT
 from lakerunner.pipeline.read.memory import PADDING
 from lakerunner.pipeline.read.names import texts_of
-from lakerunner.pipeline.read.rows import Attached, Rows
+from lakerunner.pipeline.read.rows import Attached, Coded, Numbers, Rows
 from lakerunner.pipeline.read.walk import STRING
-from lakerunner.pipeline.steps.layout import Layout
 from lakerunner.pipeline.steps.message import plain_texts
-from lakerunner.pipeline.steps.metric_names import first_rows, prometheus_names
-from lakerunner.pipeline.steps.take import CODED_TEXT, Slices, coded_texts, flattened, slices_array, take
+from lakerunner.pipeline.steps.take import Slices, coded_texts, flattened, slices_array
 
-LABELS, _CODED_LABELS = (
-    pa.list_(pa.struct([("name", kind), ("escaped", kind), ("value", kind)])) for kind in (pa.string(), CODED_TEXT)
-)
-# What a point says of its series in columns of its own.
-AS_STORED = (
-    "series",
-    "metric_name",
-    "metric_type",
-    "temporality",
-    "monotonic",
-    "unit",
-    "description",
-    "service_name",
-    "scope_name",
-    "scope_version",
-)
+# As sides.series_table.LABELS, of codes: what many series share is not repeated for each of them.
+_CODED_LABELS = pa.list_(pa.struct([("name", CODED_TEXT), ("escaped", CODED_TEXT), ("value", CODED_TEXT)]))
 
 
-def table_of_series(layout: Layout, order: Any) -> pa.Buffer:
-    """The file."""
-    rows = layout.rows
-    first = first_rows(rows, order)
-    chosen = order[first]
-    columns = {name: _stored(rows, name, chosen) for name in AS_STORED}
-    columns["first_row"] = pa.array(first)
-    columns["rows"] = pa.array(np.diff(np.append(first, len(order))))
-    columns["prometheus_name"], columns["prometheus_escaped"] = prometheus_names(rows, chosen)
-    own, resource = (_Texts(rows.attached[scope.map_column], rows.data, chosen) for scope in (ATTRIBUTES, RESOURCE))
+@dataclass(frozen=True)
+class RowSeries:
+    """`order` has the numbers of the segment's rows in their order."""
+
+    rows: Rows
+    order: Any
+
+    def of(self, series: pa.Table) -> pa.Table:
+        rows, chosen = self.rows, self.order[series.column("first_row").to_numpy()]
+        name, escaped = _prometheus_names(rows, chosen)
+        own, resource = (_Texts(rows.attached[scope.map_column], rows.data, chosen) for scope in (ATTRIBUTES, RESOURCE))
+        return pa.table(
+            {
+                "prometheus_name": name,
+                "prometheus_escaped": escaped,
+                "labels": own.lists(escaped_own_name) if rows.prometheus else _labels(own, resource),
+                "as_sent": pa.array(np.full(len(chosen), rows.prometheus)),
+                "resource": resource.lists(),
+            }
+        )
+
+
+def _prometheus_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
+    """The names of these rows' metrics in UTF-8 form and in escaped form; null where there is no escaped one, and both
+    for what is no metric."""
     if rows.prometheus:
-        columns["labels"] = own.lists(escaped_own_name)
-    else:
-        columns["labels"] = _labels(own, resource)
-    columns["as_sent"] = pa.array(np.full(len(chosen), rows.prometheus))
-    columns["resource"] = resource.lists()
-    return series_file(pa.table(columns))
+        return _own_names(rows, chosen)
+    columns = [rows.column(name, Coded) for name in ("metric_name", "unit", "metric_type")]
+    codes = [_codes(column, chosen) for column in columns]
+    codes.append(_is_monotonic(rows, chosen))
+    combined = np.zeros(len(chosen), np.int64)
+    for code in codes:
+        combined = combined * (int(code.max(initial=0)) + 1) + code
+    _, example, place = np.unique(combined, return_index=True, return_inverse=True)
+    metrics = [
+        (*(column.values[int(code[row])].as_py() for column, code in zip(columns, codes, strict=False)), codes[-1][row])
+        for row in example.tolist()
+    ]
+    names = [metric_name(*metric[:3], monotonic=bool(metric[3])) for metric in metrics]
+    escaped = [escaped_metric_name(*metric[:3], monotonic=bool(metric[3])) for metric in metrics]
+    return coded_texts(place, pa.array(names, pa.string())), coded_texts(place, pa.array(escaped, pa.string()))
 
 
-def series_file(table: pa.Table) -> pa.Buffer:
-    """The file of this table, whose columns stand as table_of_series has them."""
-    sink = pa.BufferOutputStream()
-    coded = ["metric_name", "metric_type", "temporality", "unit", "description", "service_name", "scope_name"]
-    coded += ["scope_version", "prometheus_name", "prometheus_escaped"]
-    coded += [f"{name}.list.element.{leaf}" for name in ("labels", "resource") for leaf in ("name", "escaped", "value")]
-    pq.write_table(
-        table,
-        sink,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=coded,
-        column_encoding={"first_row": "DELTA_BINARY_PACKED", "rows": "DELTA_BINARY_PACKED"},
-        store_schema=False,
-        write_page_checksum=True,
-    )
-    return sink.getvalue()
+def _own_names(rows: Rows, chosen: Any) -> tuple[pa.Array, pa.Array]:
+    """The names as Prometheus sent them."""
+    names, types = (rows.column(name, Coded) for name in ("metric_name", "metric_type"))
+    is_entry = pc.equal(types.values, METADATA_ENTRY).to_numpy(zero_copy_only=False)
+    codes = np.where(is_entry[_codes(types, chosen)], -1, _codes(names, chosen))
+    escaped = pa.array([escaped_own_name(name) for name in names.values.to_pylist()], pa.string())
+    return coded_texts(codes, names.values), coded_texts(codes, escaped)
 
 
-def _stored(rows: Rows, name: str, chosen: Any) -> pa.Array:
-    kind = METRICS.schema.field(name).type
-    kind = CODED_TEXT if kind == pa.string() else kind
-    if name not in rows.columns:
-        return pa.nulls(len(chosen), kind)
-    return take(rows.columns[name], rows.data, chosen, kind)
+def _codes(column: Coded, chosen: Any) -> Any:
+    return column.codes[chosen if column.owner is None else column.owner[chosen]]
+
+
+def _is_monotonic(rows: Rows, chosen: Any) -> Any:
+    if "monotonic" not in rows.columns:
+        return np.zeros(len(chosen), np.int64)
+    column = rows.column("monotonic", Numbers)
+    said = column.values if column.valid is None else column.values & column.valid
+    return said[chosen if column.owner is None else column.owner[chosen]].astype(np.int64)
 
 
 class _Texts:
@@ -205,7 +211,6 @@ def _spread(starts: Any, sizes: Any, place: Any) -> tuple[Any, Any]:
 
 
 def _label_lists(offsets: Any, names: list[str], key: Any, texts: pa.Array, escape: Callable[[str], str]) -> pa.Array:
-    """Lists of codes: what many series share, the labels of a large resource, is not repeated for each of them."""
     arrays = [
         coded_texts(key, pa.array(names, pa.string())),
         coded_texts(key, pa.array([escape(name) for name in names], pa.string())),

@@ -2,12 +2,12 @@
 
 Comes in: segments that are open, ordered by `ingested`, and how much memory their rows may take. Goes out: batches of
 the merged segment's schema, sorted by the signal's `sort_by`; rows with equal sort keys in the order of the inputs,
-then of their rows; of rows that came twice the last one (pipeline/merge/same.py).
+then of their rows; of rows that came twice the last one (pipeline/merge/duplicates.py).
 
-A window of each input is in memory. Rows before the smallest of the windows' last keys can be followed by nothing
-smaller: they are taken from all windows, until they make a row group, which is then put together. Rows of one sort key
-that are more than twice what windows may hold are taken input after input: which of them come again is found by
-digests in a first reading (pipeline/merge/runs.py).
+Some rows of each input are in memory, its lookahead. Rows before the smallest of the lookaheads' last keys can be
+followed by nothing smaller: they are taken from all lookaheads, until they make a row group, which is then put
+together. Rows of one sort key that are more than twice what lookaheads may hold are taken input after input: which of
+them come again is found by digests in a first reading (pipeline/merge/duplicates.py).
 """
 
 from __future__ import annotations
@@ -25,17 +25,15 @@ from lakerunner.model.segment import Column
 from lakerunner.model.signal import SCOPES, SignalSpec
 from lakerunner.pipeline.encoding import LEAST_ROWS, RUN_BYTES, RUN_ROWS, RUNS
 from lakerunner.pipeline.merge.attributes import move
-from lakerunner.pipeline.merge.columns import Unified, unify
+from lakerunner.pipeline.merge.duplicates import kept, kept_of_run
 from lakerunner.pipeline.merge.keys import Key, ranks, sorted_order
-from lakerunner.pipeline.merge.opened import Damaged, Opened, open_segments
-from lakerunner.pipeline.merge.runs import kept_of_run
-from lakerunner.pipeline.merge.same import identities, kept
-from lakerunner.pipeline.merge.windows import Taken, Window
+from lakerunner.pipeline.merge.lookahead import Lookahead, Taken
+from lakerunner.pipeline.merge.opened import Damaged, Opened
+from lakerunner.pipeline.merge.unify import Unified, unify
+from lakerunner.pipeline.signals import row_of
 
-__all__ = ["Damaged", "Merged", "Opened", "merged", "open_segments"]
-
-# Of the memory, the windows take one part in so many; the rest is what is being put together, sorted and written.
-_WINDOWS = 10
+# Of the memory, the lookaheads take one part in so many; the rest is what is being put together, sorted and written.
+_LOOKAHEADS = 10
 _LEAST_ROWS = 128
 _LARGE = 16  # a batch of one part in so many of the memory
 _DIGEST_BYTES = 64  # of a row whose digest is compared with others
@@ -70,7 +68,7 @@ class Merged:
             taken += step
             rows += sum(part.rows for part in step)
             size += sum(part.rows * self.inputs[part.input].row_bytes for part in step)
-            if rows >= self.spec.row_group_rows or size * _WINDOWS >= self.memory:
+            if rows >= self.spec.row_group_rows or size * _LOOKAHEADS >= self.memory:
                 yield from self._assembled(taken)
                 rows = size = 0
         if taken:
@@ -94,41 +92,43 @@ class Merged:
 
     def _steps(self) -> Iterator[list[Taken]]:
         """Rows that nothing smaller can follow, those of equal sort keys together or without what comes twice."""
-        windows = [Window(number, opened, self.spec.sort_by, self._read) for number, opened in enumerate(self.inputs)]
+        lookaheads = [
+            Lookahead(number, opened, self.spec.sort_by, self._read) for number, opened in enumerate(self.inputs)
+        ]
         while True:
-            for window in windows:
-                window.fill()
-            windows = [window for window in windows if window]
-            if not windows:
+            for lookahead in lookaheads:
+                lookahead.fill()
+            lookaheads = [lookahead for lookahead in lookaheads if lookahead]
+            if not lookaheads:
                 return
-            bounds = [window.last for window in windows if not window.is_done]
+            bounds = [lookahead.last for lookahead in lookaheads if not lookahead.is_done]
             if not bounds:
-                yield [part for window in windows for part in window.take(None)]
+                yield [part for lookahead in lookaheads for part in lookahead.take(None)]
                 return
             bound = min(bounds)
-            if step := [part for window in windows for part in window.take(bound)]:
+            if step := [part for lookahead in lookaheads for part in lookahead.take(bound)]:
                 yield step
                 continue
             # All rows are at the bound or after it: whose last row is there may have more of the same.
-            short = [window for window in windows if not window.is_done and window.last == bound]
-            is_long = any(window.batches > 1 for window in short)
-            if is_long and sum(window.size for window in windows) * _WINDOWS > 2 * self.memory:
-                yield from self._long_run([window for window in windows if window.first == bound], bound)
+            short = [lookahead for lookahead in lookaheads if not lookahead.is_done and lookahead.last == bound]
+            is_long = any(lookahead.batches > 1 for lookahead in short)
+            if is_long and sum(lookahead.size for lookahead in lookaheads) * _LOOKAHEADS > 2 * self.memory:
+                yield from self._long_run([lookahead for lookahead in lookaheads if lookahead.first == bound], bound)
             else:
-                for window in short:
-                    window.load()
+                for lookahead in short:
+                    lookahead.load()
 
-    def _long_run(self, windows: Sequence[Window], key: Key) -> Iterator[list[Taken]]:
+    def _long_run(self, lookaheads: Sequence[Lookahead], key: Key) -> Iterator[list[Taken]]:
         """The rows of this key, input after input, without those that come again; to know these, they are read twice.
-        All windows start with them."""
+        All lookaheads start with them."""
         keep = None
         if self.dedupe:
-            rows = sum(self.inputs[window.number].segment.rows for window in windows)
-            at_once = max(self.memory // _WINDOWS // _DIGEST_BYTES, _LEAST_ROWS)
-            keep = kept_of_run(self._identities(windows, key), rows, at_once)
+            rows = sum(self.inputs[lookahead.number].segment.rows for lookahead in lookaheads)
+            at_once = max(self.memory // _LOOKAHEADS // _DIGEST_BYTES, _LEAST_ROWS)
+            keep = kept_of_run(self._identities(lookaheads, key), rows, at_once)
         place = 0
-        for window in windows:
-            for part in window.run(key):
+        for lookahead in lookaheads:
+            for part in lookahead.run(key):
                 if keep is None:
                     yield [part]
                     continue
@@ -137,15 +137,15 @@ class Merged:
                 if chosen.num_rows:
                     yield [Taken(part.input, chosen, 0, chosen.num_rows)]
 
-    def _identities(self, windows: Sequence[Window], key: Key) -> Iterator[tuple[Any, Any]]:
-        """What tells the rows of this key apart. The windows stay as they are."""
-        for window in windows:
-            for part in window.again().run(key):
-                yield identities(self.spec, self._shaped(part), np.arange(part.rows))
+    def _identities(self, lookaheads: Sequence[Lookahead], key: Key) -> Iterator[tuple[Any, Any]]:
+        """What tells the rows of this key apart. The lookaheads stay as they are."""
+        for lookahead in lookaheads:
+            for part in lookahead.again().run(key):
+                yield row_of(self.spec).same_row(self._shaped(part), np.arange(part.rows))
 
     def _read(self, opened: Opened, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches of the rows that count, each as large as a window."""
-        share = self.memory // _WINDOWS // max(1, len(self.inputs))
+        """Batches of the rows that count, each as large as a lookahead."""
+        share = self.memory // _LOOKAHEADS // max(1, len(self.inputs))
         rows = min(max(share // opened.row_bytes, _LEAST_ROWS), self.spec.row_group_rows)
         streams = sum(one.metadata.num_columns for one in self.inputs)
         buffer_bytes = min(max(self.memory // _BUFFERS // max(1, streams), _LEAST_BUFFER), _MOST_BUFFER)
@@ -166,7 +166,7 @@ class Merged:
         del parts
         columns = {name: _joined([columns.pop(name) for columns in shaped]) for name in self.schema.names}
         if self.dedupe:
-            order = kept(self.spec, columns, order, is_same)
+            order = kept(row_of(self.spec).same_row, columns, order, is_same)
         if len(order) != len(is_same) or (order[1:] < order[:-1]).any():
             places = pa.array(order)
             for name in columns:

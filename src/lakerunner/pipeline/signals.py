@@ -1,0 +1,102 @@
+"""How the pipeline treats each signal: one row of a table for each, and one for the rollups of metrics.
+
+To add a signal is to add its `SignalSpec` (model/signal.py), which has its columns and sort order, and its row here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakerunner.model.hll import CARDINALITY
+from lakerunner.model.prometheus import SERIES_TABLE
+from lakerunner.model.signal import LOGS, METRICS, ROLLUPS, TRACES, SignalSpec
+from lakerunner.model.text_index import SIDE_FILE
+from lakerunner.pipeline.merge.duplicates import Identify, by_columns, by_delivery, by_key, by_number
+from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
+from lakerunner.pipeline.read.metrics_request import METRICS_REQUEST
+from lakerunner.pipeline.read.otlp import Request
+from lakerunner.pipeline.read.otlp_logs import read_logs
+from lakerunner.pipeline.read.otlp_metrics import read_metrics
+from lakerunner.pipeline.read.otlp_traces import read_traces
+from lakerunner.pipeline.read.remote_write import READ_V1, READ_V2
+from lakerunner.pipeline.read.rows import Raw, Read, Rows
+from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
+from lakerunner.pipeline.sides.cardinality_sketches import CardinalitySide
+from lakerunner.pipeline.sides.series_table import SeriesTableSide
+from lakerunner.pipeline.sides.side import BuildSide, Side, SideInputs
+from lakerunner.pipeline.sides.text_index import TextIndexSide
+from lakerunner.pipeline.sides.trace_index import TRACE_INDEX, TraceIndexSide
+from lakerunner.pipeline.steps.message import render_message
+from lakerunner.pipeline.steps.pattern import add_fingerprint
+from lakerunner.pipeline.steps.points import add_metadata, place_numbers
+from lakerunner.pipeline.steps.series import identify_series
+from lakerunner.pipeline.steps.service import name_service
+from lakerunner.pipeline.steps.severity import reconcile_severity
+from lakerunner.pipeline.steps.times import time_points, time_records, time_spans
+
+Reader = Callable[[Sequence[Raw]], Read]
+
+
+@dataclass(frozen=True)
+class SignalRow:
+    """`same_row` tells rows that came twice from others, of those with equal sort keys. `sides` are the files beside a
+    segment, by their names. The rest is for ingest: `readers` by format; `request` is OTLP's; `steps` take Rows and
+    give Rows with more columns; `segment_steps` take Rows and the row numbers of each segment, and give Rows."""
+
+    spec: SignalSpec
+    same_row: Identify
+    sides: Mapping[str, BuildSide]
+    readers: Mapping[str, Reader] = field(default_factory=dict)
+    request: Request | None = None
+    steps: tuple[Callable[[Rows], Rows], ...] = ()
+    segment_steps: tuple[Callable[[Rows, Sequence[Any]], Rows], ...] = ()
+
+
+_LOGS = SignalRow(
+    LOGS,
+    same_row=by_delivery,
+    sides={SIDE_FILE: lambda given: TextIndexSide(given.columns)},
+    readers={"otlp": read_logs},
+    request=LOGS_REQUEST,
+    steps=(time_records, name_service, reconcile_severity, render_message, add_fingerprint),
+)
+_METRICS = SignalRow(
+    METRICS,
+    same_row=by_number,
+    sides={SERIES_TABLE: lambda given: SeriesTableSide(given.facts)},
+    readers={"otlp": read_metrics, "prw1": READ_V1, "prw2": READ_V2},
+    request=METRICS_REQUEST,
+    steps=(time_points, add_metadata, identify_series, name_service),
+    segment_steps=(place_numbers,),
+)
+_TRACES = SignalRow(
+    TRACES,
+    same_row=by_columns,
+    sides={TRACE_INDEX: lambda _given: TraceIndexSide()},
+    readers={"otlp": read_traces},
+    request=TRACES_REQUEST,
+    steps=(time_spans, name_service),
+)
+_ROLLUPS = SignalRow(
+    ROLLUPS,
+    same_row=by_key,
+    sides={
+        SERIES_TABLE: lambda given: SeriesTableSide(given.facts),
+        CARDINALITY: lambda _given: CardinalitySide(),
+    },
+)
+_ROWS = (_LOGS, _METRICS, _TRACES, _ROLLUPS)
+_BY_TABLE = {row.spec.table: row for row in _ROWS}
+# By signal and format.
+READERS = {(row.spec.name, name): reader for row in _ROWS for name, reader in row.readers.items()}
+
+
+def row_of(spec: SignalSpec) -> SignalRow:
+    return _BY_TABLE[spec.table]
+
+
+def sides_of(spec: SignalSpec, given: SideInputs) -> dict[str, Side]:
+    """Return new builders of all files beside a segment of this spec, by the file's name."""
+    return {name: build(given) for name, build in row_of(spec).sides.items()}
