@@ -234,3 +234,19 @@ def test_which_tiers_were_read() -> None:
         "  read raw samples after 2026-11-16 10:06:30 to 2026-11-16 10:11:30",
     ]
     assert lake.asked[-1].raw
+
+
+def test_the_plan_is_shown_without_running_the_query() -> None:
+    with metrics_server(MemoryLake(), NOW * 1_000_000) as url:
+        result = run(url, "sum(rate(a[5m]))", "--time", "2026-11-16T10:00:00Z", "--plan")
+        wrong = run(url, "sum(", "--plan")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[:5] == [
+        "coordinator",
+        "  at 2026-11-16 10:00:00",
+        "  evaluate <given 0>",
+        "  workers, metrics",
+        "    partials of sum(rate(a[5m]))",
+    ]
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert "line 1, column 5" in wrong.stderr

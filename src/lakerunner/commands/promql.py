@@ -50,6 +50,8 @@ from lakerunner.commands.options import (
     is_flag=True,
     help="Run the query and show which rollups were read, for which times, and why no coarser ones.",
 )
+@click.option("--plan", is_flag=True, help="Show what workers would do and read, without running the query.")
+@click.option("--analyze", is_flag=True, help="Run the query and show its plan and what it took.")
 def promql(query: str, home: Path | None, url: str | None, key: str | None, form: str | None, **options: Any) -> None:
     """Run a PromQL query and plot the answer; --instant prints a table.
 
@@ -62,6 +64,7 @@ def promql(query: str, home: Path | None, url: str | None, key: str | None, form
     lakerunner promql 'histogram_quantile(0.99, sum by (le) (rate(latency_seconds_bucket[5m])))' --start now-1d
     lakerunner promql 'rate(errors_total[1m])' --start now-6h --end now-5h --step 30s --format csv > errors.csv
     lakerunner promql 'count by (__name__) ({job="cart"})' --instant        the metrics of a job
+    lakerunner promql 'sum(rate(errors_total[5m]))' --plan                  what would be read
 
     \b
     Exit codes: 0 complete answer, 1 error, 2 wrong usage, 3 incomplete answer (--partial).

@@ -53,6 +53,8 @@ class Question:
     partial: bool = False
     raw: bool = False
     explain: bool = False
+    plan: bool = False
+    analyze: bool = False
 
     def body(self, now_ns: int, columns: int) -> dict[str, Any]:
         """Times are made numbers here, so that the plot knows its ends. `columns`: points that there is room for, at
@@ -105,6 +107,10 @@ def ask_promql(client: Client, question: Question, form: str, now_ns: int) -> in
 def _asked(client: Client, question: Question, form: str, now_ns: int) -> int:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_COLUMNS
     body = question.body(now_ns, 2 * max(10, width - 10) if form == "plot" else 0)
+    if question.plan or question.analyze:
+        plan = client.explain_promql(body, analyze=question.analyze)
+        click.echo("\n".join(drawn(line) for line in plan))
+        return 0
     if question.explain:
         answered = orjson.loads(client.download_promql(body))
         click.echo("\n".join(drawn(line) for line in lines(answered["reads"])))
@@ -267,7 +273,7 @@ def question_of(text: str, options: Mapping[str, Any]) -> Question:
         instant,
         options["partial"],
         options.get("raw", False),
-        options.get("explain", False),
+        *(options.get(name, False) for name in ("explain", "plan", "analyze")),
     )
 
 

@@ -93,6 +93,12 @@ class Client:
         with self._asked(_PROMQL, {**body, "format": "json"}) as response:
             return response.read()
 
+    def explain_promql(self, body: Mapping[str, Any], *, analyze: bool) -> list[str]:
+        """The lines of the plan."""
+        with self._asked("/api/v1/metrics/explain", {**body, "analyze": analyze}) as response:
+            lines: list[str] = orjson.loads(response.read())["plan"]
+            return lines
+
     def tables(self) -> list[dict[str, Any]]:
         tables: list[dict[str, Any]] = self._json("GET", "/api/v1/sql/tables", {})["tables"]
         return tables
