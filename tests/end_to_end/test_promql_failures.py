@@ -48,7 +48,7 @@ def result(response: httpx.Response) -> Any:
 
 def error(response: httpx.Response) -> tuple[int, str, str]:
     body = response.json()
-    assert body["status"] == "error"
+    assert body["status"] == "error", response.text[:500]
     return response.status_code, body["errorType"], body["error"]
 
 
@@ -61,17 +61,15 @@ def asked_worker(lake: Lake, query: str) -> str:
 @contextmanager
 def held_up(cluster: Cluster, *urls: str) -> Iterator[None]:
     """These workers stand still, with all that was given to them."""
-    processes = [
-        cluster.workers[port].popen for port, url in zip(cluster.ports, cluster.urls, strict=True) if url in urls
-    ]
-    for process in processes:
-        process.send_signal(signal.SIGSTOP)
+    workers = [cluster.workers[port] for port, url in zip(cluster.ports, cluster.urls, strict=True) if url in urls]
+    for worker in workers:
+        worker.freeze()
     try:
         yield
     finally:
-        for process in processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
+        for worker in workers:
+            if worker.popen.poll() is None:
+                worker.popen.send_signal(signal.SIGCONT)
 
 
 def test_a_worker_killed_during_a_range_query(cluster: Cluster, lake: Lake) -> None:
@@ -181,7 +179,7 @@ def test_the_store_is_away(cluster: Cluster, lake: Lake) -> None:
         partial = ask_range(lake, "served_total", (2, 4), partial_response="true")
         assert result(partial) == []
         (warning,) = partial.json()["warnings"]
-        assert "this answer is not complete: 3 segments from 2026-01-01T01:00:00" in warning  # it looks back 5 min
+        assert "this answer is not complete: 3 segments of 2026-01-01T01:00:00" in warning  # it looks back 5 min
         assert "missing: the object store cannot read 'db/" in warning
         cluster.check_tells_no_secret(refused.text + partial.text)
     again = ask_range(lake, "served_total", (2, 4), partial_response="true")

@@ -52,6 +52,13 @@ class Process:
             self.popen.send_signal(number)
         return self.popen.wait(STOP_SECONDS)
 
+    def freeze(self) -> None:
+        """Stop all of its threads until SIGCONT, and return when they have stopped. The kernel gives SIGSTOP to one
+        thread; until that thread gets a core, the others run on and may still answer a request."""
+        self.popen.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.popen.pid}/task")
+        wait_until(lambda: all(_state(task) == "T" for task in tasks.iterdir()), "all threads stopped", STOP_SECONDS)
+
     def kill(self) -> None:
         """-9, as the kernel's out-of-memory killer would."""
         self.popen.kill()
@@ -60,6 +67,14 @@ class Process:
     def _alive(self) -> bool:
         assert self.popen.poll() is None, f"it ended with {self.popen.returncode}:\n{self.text()[-4000:]}"
         return True
+
+
+def _state(task: Path) -> str:
+    """Return the letter of a thread's state: "T" when stopped, and also when it has just ended."""
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "T"
 
 
 def wait_until(done: Callable[[], bool], what: str, seconds: float, explain: Callable[[], str] = lambda: "") -> None:
