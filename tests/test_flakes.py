@@ -74,4 +74,7 @@ def test_a_test_that_passes_only_alone_fails_the_run(tmp_path: Path) -> None:
     judged = subprocess.run(
         [sys.executable, str(REPO / "tests/flakes.py"), str(failed)], capture_output=True, text=True, check=False
     )
-    assert (judged.returncode, judged.stdout[: len("unknown flake: test_once.py")]) == (1, "unknown flake: test_once.py")
+    assert (judged.returncode, judged.stdout[: len("unknown flake: test_once.py")]) == (
+        1,
+        "unknown flake: test_once.py",
+    )
