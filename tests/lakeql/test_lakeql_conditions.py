@@ -20,6 +20,7 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.lakeql.patterns import MOST_LITERALS, like_literals, regex_literals
 from lakerunner.model.text_index import fold
 from lakerunner.plan.scan import (
+    STORED,
     Attribute,
     Condition,
     Contains,
@@ -28,6 +29,7 @@ from lakerunner.plan.scan import (
     Scan,
     attribute_column,
     id_column,
+    typed_column,
 )
 from lakerunner.plan.sql import SqlPlan
 
@@ -102,9 +104,12 @@ def database() -> duckdb.DuckDBPyConnection:
 def rows_of(scan: Scan, kept: list[int]) -> str:
     """The scan's relation over these rows."""
     shown = [f'"{column}"' for column in scan.columns]
-    for attribute in scan.attributes:
-        key = attribute.key.replace("'", "''")
-        shown.append(f"{MAPS[attribute.scope]}['{key}'] AS \"{attribute_column(scan.relation, attribute)}\"")
+    texts = {one: f"{MAPS[one.scope]}['{one.key.replace(chr(39), chr(39) * 2)}']" for one in scan.attributes}
+    shown += [f'{text} AS "{attribute_column(scan.relation, attribute)}"' for attribute, text in texts.items()]
+    for typed in scan.typed:
+        text = f"coalesce({', '.join(texts[one] for one in typed.attributes)})"
+        value = text if typed.type == STORED else f"TRY_CAST({text} AS {typed.type})"
+        shown.append(f'{value} AS "{typed_column(scan.relation, typed)}"')
     shown += [f'unhex({column}) AS "{id_column(scan.relation, column)}"' for column in scan.ids]
     rows = ", ".join(map(str, kept)) or "-1"
     return f"SELECT {', '.join(shown) or 'NULL AS no_column'} FROM base WHERE fingerprint IN ({rows})"

@@ -285,7 +285,7 @@ class TestIsolation:
             WorkUnit(OWN, Leaf(scan, "SELECT 1"), tuple(lake.all))
         honest = WorkUnit(OTHER, Leaf(scan, "SELECT 1"), (lake.all[-1],)).to_bytes()
         forged = honest.replace(
-            f'{{"version":2,"organization":"{OTHER}"'.encode(), f'{{"version":2,"organization":"{OWN}"'.encode()
+            f'{{"version":3,"organization":"{OTHER}"'.encode(), f'{{"version":3,"organization":"{OWN}"'.encode()
         )
         assert forged != honest
         with pytest.raises(Corrupt, match="not one of organization"):

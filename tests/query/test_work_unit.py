@@ -76,7 +76,7 @@ def test_a_segment_of_another_signal_is_refused() -> None:
         b"[]",
         b"{}",
         b'{"version":1}',
-        b'{"version":2,"organization":"x","sql":"","steady":true,"column_sets":[],"segments":[],"scan":{}}',
+        b'{"version":3,"organization":"x","sql":"","steady":true,"column_sets":[],"segments":[],"scan":{}}',
         b"\xff",
     ],
 )
@@ -86,7 +86,7 @@ def test_what_is_no_unit_is_corrupt(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 900, 3_000, 100_000])
-@pytest.mark.parametrize("start", ['{"metrics": ', '{"scan": ', '{"version": 2, "segments": '])
+@pytest.mark.parametrize("start", ['{"metrics": ', '{"scan": ', '{"version": 3, "segments": '])
 def test_a_unit_that_is_nested_without_end_is_refused(start: str, levels: int) -> None:
     with pytest.raises(Corrupt, match=f"nested deeper than {MAX_LEVELS} levels"):
         unit_from_bytes(f"{start}{'[' * levels}{']' * levels}}}".encode())

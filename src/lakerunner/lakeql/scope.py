@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from lakerunner.lakeql.tables import Table, TableColumn
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.scan import Attribute, Condition, Scan
+from lakerunner.plan.scan import Attribute, Condition, Scan, Typed
 
 
 @dataclass(eq=False)
@@ -25,6 +25,7 @@ class Draft:
     columns: set[str] = field(default_factory=set)
     attributes: set[Attribute] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
+    typed: set[Typed] = field(default_factory=set)
     conditions: list[Condition] = field(default_factory=list)
     start_ns: int = MIN_NS
     end_ns: int = MAX_NS
@@ -45,6 +46,7 @@ class Draft:
             attributes=tuple(sorted(self.attributes)),
             ids=tuple(sorted(self.ids)),
             conditions=tuple(dict.fromkeys(self.conditions)),
+            typed=tuple(sorted(self.typed)),
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from lakerunner.model.errors import Unavailable
+from lakerunner.plan.scan import Attribute
 from lakerunner.query.account import Account
 from lakerunner.query.footers import Footer
 
@@ -21,10 +22,12 @@ class Vanished(Unavailable):
 @dataclass(frozen=True)
 class HeldFile:
     """Only these rows may be read, half-open ranges of row numbers in order; None: all. What the file has elsewhere, or
-    in other columns than the scan's, may be a hole."""
+    in other columns than the scan's, may be a hole. `unmapped` are those of the scan's attributes that none of these
+    rows has in a map column."""
 
     path: Path
     rows: tuple[tuple[int, int], ...] | None = None
+    unmapped: frozenset[Attribute] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from uuid import UUID
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.segment import Segment
 from lakerunner.model.time import TimeRange
-from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan
+from lakerunner.plan.scan import Attribute, Condition, Contains, Equals, Present, Scan, Typed
 from lakerunner.plan.sql import Leaf
 from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
 
-_VERSION = 2
+_VERSION = 3
 _CONDITIONS: dict[str, type[Condition]] = {kind.__name__: kind for kind in (Equals, Contains, Present)}
 
 
@@ -65,6 +65,7 @@ def _scan_fields(scan: Scan) -> dict[str, Any]:
         "attributes": [[attribute.scope, attribute.key] for attribute in scan.attributes],
         "ids": scan.ids,
         "conditions": [{"kind": type(one).__name__, **asdict(one)} for one in scan.conditions],
+        "typed": [[[[one.scope, one.key] for one in typed.attributes], typed.type] for typed in scan.typed],
     }
 
 
@@ -74,10 +75,15 @@ def _scan(fields: dict[str, Any]) -> Scan:
         signal=fields["signal"],
         time=TimeRange(*fields["time"]),
         columns=tuple(fields["columns"]),
-        attributes=tuple(Attribute(scope, key) for scope, key in fields["attributes"]),
+        attributes=_attributes(fields["attributes"]),
         ids=tuple(fields["ids"]),
         conditions=tuple(_condition(one) for one in fields["conditions"]),
+        typed=tuple(Typed(_attributes(attributes), type_) for attributes, type_ in fields["typed"]),
     )
+
+
+def _attributes(given: list[list[str]]) -> tuple[Attribute, ...]:
+    return tuple(Attribute(scope, key) for scope, key in given)
 
 
 def _condition(fields: dict[str, Any]) -> Condition:
