@@ -27,7 +27,10 @@ def unit() -> WorkUnit:
     segments = [write_segment([Record(START + n)], collector=c)[0] for n, c in enumerate("ab")]
     shredded = write_segment([Record(START)], shred=FULL_SHRED)[0]
     plan = compile_sql(
-        "SELECT message, attributes['é \"k\"'] FROM logs WHERE trace_id = 'AB' AND timestamp >= '2024-01-01'", OWN, NOW
+        "SELECT message, attributes['é \"k\"'] FROM logs WHERE trace_id = 'AB' AND timestamp >= '2024-01-01' "
+        "AND \"a.b\" > 5 AND attributes['c'] <> '7'",
+        OWN,
+        NOW,
     )
     (scan,) = plan.scans
     conditions = (
@@ -46,6 +49,12 @@ def test_there_and_back(unit: WorkUnit) -> None:
     back = unit_from_bytes(unit.to_bytes())
     assert back == replace(unit, segments=back.segments)
     assert [bare(one) for one in back.segments] == [bare(one) for one in unit.segments]
+
+
+def test_a_type_that_is_not_a_number_type_is_refused(unit: WorkUnit) -> None:
+    assert [typed.type for typed in unit.leaf.scan.typed] == ["DOUBLE", "stored"]
+    with pytest.raises(Corrupt, match="attributes cannot be read as 'BLOB'"):
+        unit_from_bytes(unit.to_bytes().replace(b'"DOUBLE"', b'"BLOB"'))
 
 
 def test_column_sets_travel_once(unit: WorkUnit) -> None:
