@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -33,7 +34,7 @@ Temporary = pytest.TempPathFactory
 # Examples are the same in every run, so that a landing is judged by its own change; `make test-all` draws new ones.
 # No example is too slow: the first may compile a kernel, and the machine may have other things to do.
 RANDOM = os.environ.get("EXAMPLES") == "random"
-patient = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+patient: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("steady", derandomize=True, **patient)
 settings.register_profile("random", print_blob=True, **patient)
 settings.load_profile("random" if RANDOM else "steady")

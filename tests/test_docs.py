@@ -14,8 +14,8 @@ REPO = Path(__file__).resolve().parents[1]
 PAGES = sorted([*REPO.glob("*.md"), *(REPO / "docs").rglob("*.md")])
 # A word in backticks with a slash inside, or the name of a source file or page.
 _PATH = re.compile(r"`([A-Za-z0-9_.*/-]*(?:[a-z_0-9*]/[a-z_0-9*]|\.(?:py|md|sql|toml|lock))[A-Za-z0-9_.*/-]*)`")
-_ROOTS = ("api", "bench", "bus", "commands", "demo", "docs", "index", "lakeql", "model", "objects", "pipeline", "plan")
-_ROOTS += ("promql", "query", "series", "services", "src", "tests", "transcode", "read", "steps")
+_FIRST = ("api", "bench", "bus", "commands", "demo", "docs", "index", "lakeql", "model", "objects", "pipeline", "plan")
+_ROOTS = (*_FIRST, "promql", "query", "series", "services", "src", "tests", "transcode", "read", "steps")
 _NAMELESS = re.compile(r"NAME|NNNN")  # stands for a name that the reader chooses
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from hypothesis import given
@@ -25,7 +26,7 @@ def delivered(number: int) -> Delivery:
     return Delivery("objstore.ingest.logs", b"", (0, number))
 
 
-def keys(closed: list) -> list[list[str]]:
+def keys(closed: list[Any]) -> list[list[str]]:
     return [[source.key for source in one.box.sources] for one in closed]
 
 
@@ -78,7 +79,7 @@ def test_one_past_the_bound_on_held_messages_closes_the_oldest_box() -> None:
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.integers(0, 3)), max_size=60))
 def test_nothing_is_lost_or_doubled(arrivals: list[tuple[int, int, int]]) -> None:
     boxes = Boxes(LIMITS)
-    closed = []
+    closed: list[Any] = []
     for number, (name, size, hour) in enumerate(arrivals):
         boxes.add(delivered(number), arrived(f"k{name}", size, hour), now=float(number))
         closed += boxes.take_due(float(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -94,7 +95,7 @@ def test_one_that_stays_alone_is_dropped() -> None:
         (ROLLUP, {"frequency_ms": 300_000}, [[1, 2, 3, 4]]),  # windows of an hour, by day
     ],
 )
-def test_a_box_holds_one_hour_or_day(boxing: object, changes: dict[str, int], expected: list[list[int]]) -> None:
+def test_a_box_holds_one_hour_or_day(boxing: object, changes: dict[str, Any], expected: list[list[int]]) -> None:
     limits = SegmentBoxLimits(max_seconds=1.0, max_bytes=100, max_segments=10, max_held=10)
     boxes = SegmentBoxes(boxing, limits)  # type: ignore[arg-type]
     boxes.add(delivered(1), told(one(1), one(3, hour=1), one(2, hour=0.9), one(4, hour=1.5), **changes), now=0.0)
@@ -105,7 +106,8 @@ def test_a_box_holds_one_hour_or_day(boxing: object, changes: dict[str, int], ex
 
 def test_collectors_levels_and_tiers_stay_apart() -> None:
     boxes = SegmentBoxes(COMPACTION, LIMITS)
-    for number, changes in enumerate(({}, {"collector": "core"}, {"level": 1}, {"frequency_ms": 10_000})):
+    changed: tuple[dict[str, Any], ...] = ({}, {"collector": "core"}, {"level": 1}, {"frequency_ms": 10_000})
+    for number, changes in enumerate(changed):
         boxes.add(delivered(number), told(one(2 * number), one(2 * number + 1), **changes), now=0.0)
     assert sorted(numbers(boxes.take_due(1e6))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -163,5 +164,5 @@ def shown(answer: Answer) -> str:
     return f"{answer.kind} of {len(series)}: " + "; ".join(series[:10])
 
 
-def _texts(labels: Sequence[Labels] | object) -> list[str]:
-    return [labels_text(one) for one in labels]  # type: ignore[attr-defined]
+def _texts(labels: Any) -> list[str]:
+    return [labels_text(one) for one in labels]

@@ -31,6 +31,7 @@ from lakerunner.bus.topics import IngestBox
 from lakerunner.index.commit import Commit
 from lakerunner.index.embedded import EmbeddedPostgres
 from lakerunner.index.index import Index
+from lakerunner.model.caller import Role
 from lakerunner.model.labels import Labels
 from lakerunner.model.organization import Organization
 from lakerunner.model.source import SourceObject
@@ -137,7 +138,7 @@ def _key_to(index: Index, box: IngestBox, result: BoxResult) -> str:
     if result.segments:
         assert len(result.segments) >= len(box.sources)
         index.commit(Commit(result.segments, (), ()))
-    return index.keys.create(box.organization, "reader", frozenset({"read"}))
+    return index.keys.create(box.organization, "reader", frozenset({Role.READ}))
 
 
 def _box(store: ObjectStore, organization: UUID, state: State) -> IngestBox:

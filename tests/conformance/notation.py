@@ -86,7 +86,7 @@ def parse_labels(line: str) -> tuple[Labels, str]:
 
 
 def _inside_braces(line: str, place: int) -> tuple[list[tuple[str, str]], int]:
-    labels = []
+    labels: list[tuple[str, str]] = []
     while True:
         place = _after_space(line, place)
         if line.startswith("}", place):

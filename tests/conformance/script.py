@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from conformance.classic import as_native
 from conformance.notation import Point, ScriptError, duration_ms, parse_number, parse_series, parse_starts, unquoted
@@ -213,7 +214,7 @@ class _Expectations:
         self._said: dict[str, object] = {}
         self._series: dict[Labels, tuple[Point, ...]] = {}
 
-    def said(self) -> dict:
+    def said(self) -> dict[str, Any]:
         if (self._said.get("no_warn") and "warn" in self._said) or (self._said.get("no_info") and "info" in self._said):
             raise ScriptError("expects notes of a level, and none of it")
         return {**self._said, "series": self._series}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def histograms(line: str) -> list[Histogram]:
     return found  # type: ignore[return-value]
 
 
-def one_case(text: str):
+def one_case(text: str) -> Any:
     (case,) = parse_script(text, HERE)
     return case
 

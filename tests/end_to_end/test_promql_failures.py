@@ -179,7 +179,7 @@ def test_the_store_is_away(cluster: Cluster, lake: Lake) -> None:
         partial = ask_range(lake, "served_total", (2, 4), partial_response="true")
         assert result(partial) == []
         (warning,) = partial.json()["warnings"]
-        assert "this answer is not complete: 3 segments from 2026-01-01T01:00:00" in warning  # it looks back 5 min
+        assert "this answer is not complete: 3 segments of 2026-01-01T01:00:00" in warning  # it looks back 5 min
         assert "missing: the object store cannot read 'db/" in warning
         cluster.check_tells_no_secret(refused.text + partial.text)
     again = ask_range(lake, "served_total", (2, 4), partial_response="true")

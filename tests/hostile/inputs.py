@@ -126,7 +126,8 @@ def pushes() -> dict[str, list[Push]]:
 
 def promql_queries() -> list[PromqlQuery]:
     """Read promql.txt: a line is a query, after `# path?name=value&...` lines that hold until the next one."""
-    path, given, expect, found = "query", {"time": "1704067260"}, ("any",), []
+    path, given, found = "query", {"time": "1704067260"}, []
+    expect: tuple[str, ...] = ("any",)
     for number, line in enumerate((HERE / "promql.txt").read_text().splitlines(), 1):
         directives, rest = _directives(line)
         if directives:

@@ -22,7 +22,8 @@ from lakerunner.model.patterns import MOST_LITERALS, like_literals, regex_litera
 from lakerunner.model.signal import Attribute
 from lakerunner.model.text_index import fold
 from lakerunner.plan.plan import Plan
-from lakerunner.plan.scan import Scan, attribute_column, id_column
+from lakerunner.plan.scan import STORED, Scan, attribute_column, id_column, typed_column
+from suites.plans import finish_of, leaf_sql
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 MAPS = {"attributes": "attributes", "resource_attributes": "resource_attrs", "scope_attributes": "scope_attrs"}
@@ -95,9 +96,12 @@ def database() -> duckdb.DuckDBPyConnection:
 def rows_of(scan: Scan, kept: list[int]) -> str:
     """The scan's relation over these rows."""
     shown = [f'"{column}"' for column in scan.columns]
-    for attribute in scan.attributes:
-        key = attribute.key.replace("'", "''")
-        shown.append(f"{MAPS[attribute.scope]}['{key}'] AS \"{attribute_column(scan.relation, attribute)}\"")
+    texts = {one: f"{MAPS[one.scope]}['{one.key.replace(chr(39), chr(39) * 2)}']" for one in scan.attributes}
+    shown += [f'{text} AS "{attribute_column(scan.relation, attribute)}"' for attribute, text in texts.items()]
+    for typed in scan.typed:
+        text = f"coalesce({', '.join(texts[one] for one in typed.attributes)})"
+        value = text if typed.type == STORED else f"TRY_CAST({text} AS {typed.type})"
+        shown.append(f'{value} AS "{typed_column(scan.relation, typed)}"')
     shown += [f'unhex({column}) AS "{id_column(scan.relation, column)}"' for column in scan.ids]
     rows = ", ".join(map(str, kept)) or "-1"
     return f"SELECT {', '.join(shown) or 'NULL AS no_column'} FROM base WHERE fingerprint IN ({rows})"
@@ -111,11 +115,11 @@ def run(database: duckdb.DuckDBPyConnection, plan: Plan, *, pruned: bool) -> Cou
         database.execute(f"DROP TABLE IF EXISTS {scan.relation}")
         database.execute(f"CREATE TEMP VIEW {scan.relation} AS {rows_of(scan, kept)}")
         try:
-            database.register("of_leaf", database.sql(leaf.operator.sql).to_arrow_table())
+            database.register("of_leaf", database.sql(leaf_sql(leaf)).to_arrow_table())
         finally:
             database.execute(f"DROP VIEW {scan.relation}")
         database.execute(f"CREATE TEMP TABLE {scan.relation} AS SELECT * FROM of_leaf")
-    return Counter(database.execute(plan.finish.sql).fetchall())
+    return Counter(database.execute(finish_of(plan).sql).fetchall())
 
 
 def quoted(text: str) -> str:

@@ -21,6 +21,7 @@ from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS, time_text
 from lakerunner.plan.scan import Scan
 from suites.bound import bound_types
+from suites.plans import finish_of, leaf_sql
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
@@ -36,9 +37,9 @@ def described(sql: str) -> str:
         plan = compile_sql(sql, OWN, NOW, types=TYPES, parameters=json.loads(given[1]) if given else {})
     except UserError as error:
         return f"{type(error).__name__}: {error}"
-    leaves = [line for leaf in plan.leaves for line in (described_scan(leaf.scan), f"    {leaf.operator.sql}")]
-    rounds = [f"rounds: {plan.finish.rounds}"] if plan.finish.rounds else []
-    return "\n".join([*leaves, *rounds, plan.finish.sql])
+    leaves = [line for leaf in plan.leaves for line in (described_scan(leaf.scan), f"    {leaf_sql(leaf)}")]
+    rounds = [f"rounds: {finish_of(plan).rounds}"] if finish_of(plan).rounds else []
+    return "\n".join([*leaves, *rounds, finish_of(plan).sql])
 
 
 def described_scan(scan: Scan) -> str:

@@ -17,6 +17,7 @@ from lakerunner.lakeql.tables import LOGS_TABLE
 from lakerunner.model.time import ALL_TIME, MAX_NS, MIN_NS, TimeRange
 from lakerunner.plan.plan import Plan
 from suites.bound import bound_types
+from suites.plans import finish_of, leaf_sql
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 START = 1_704_067_200_000_000_000  # 2024-01-01T00:00:00Z
@@ -53,14 +54,15 @@ def run(database: duckdb.DuckDBPyConnection, plan: Plan, *, pruned: bool, parts:
             rows = f"SELECT * FROM base WHERE {start} AND {end} AND fingerprint % {parts} = {part}"
             database.execute(f"DROP TABLE IF EXISTS {scan.relation}; CREATE OR REPLACE TEMP VIEW source AS {rows}")
             given.append(
-                database.sql(leaf.operator.sql.replace(f'FROM "{scan.relation}"', "FROM source")).to_arrow_table()
+                database.sql(leaf_sql(leaf).replace(f'FROM "{scan.relation}"', "FROM source")).to_arrow_table()
             )
         table = pa.concat_tables(given)
         database.register("given", table)
         database.execute(f"CREATE TEMP TABLE {scan.relation} AS SELECT * FROM given")
-    limits = plan.finish.rounds if plan.finish.rounds and plan.finish.rounds.limit is not None else None
+    rounds = finish_of(plan).rounds
+    limits = rounds if rounds and rounds.limit is not None else None
     return Counter(
-        database.execute(f"{plan.finish.sql} LIMIT {limits.limit}" if limits else plan.finish.sql).fetchall()
+        database.execute(f"{finish_of(plan).sql} LIMIT {limits.limit}" if limits else finish_of(plan).sql).fetchall()
     )
 
 

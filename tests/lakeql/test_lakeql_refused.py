@@ -19,6 +19,7 @@ from lakerunner.lakeql.search import MAX_TERMS
 from lakerunner.model.errors import TooLarge, UserError
 from lakerunner.query.sandbox.guard import check_sql
 from suites.bound import bound_types
+from suites.plans import finish_of, leaf_sql
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_700_000_000_123_456_789
@@ -47,7 +48,7 @@ def test_positions_count_lines() -> None:
 
 def test_a_query_of_the_longest_length_is_read() -> None:
     sql = "SELECT 1" + " " * 92
-    assert compile_sql(sql, OWN, NOW, max_length=100).finish.sql == "SELECT 1"
+    assert finish_of(compile_sql(sql, OWN, NOW, max_length=100)).sql == "SELECT 1"
     with pytest.raises(TooLarge, match="101 characters, more than the 100 allowed"):
         compile_sql(sql + " ", OWN, NOW, max_length=100)
 
@@ -77,7 +78,7 @@ def test_what_duckdb_parses_as_a_deep_tree_is_bounded(sql: str, fits: bool) -> N
     plan = compile_sql(sql, OWN, NOW)
     bound_types().syntax.check(OWN, sql)
     with duckdb.connect() as connection:
-        for made in (plan.finish.sql, *(leaf.operator.sql for leaf in plan.leaves)):
+        for made in (finish_of(plan).sql, *(leaf_sql(leaf) for leaf in plan.leaves)):
             check_sql(connection, made, {leaf.scan.relation for leaf in plan.leaves})
 
 
@@ -108,7 +109,7 @@ def doubled(depth: int, kind: str) -> str:
 def test_a_query_of_too_many_relations_is_refused(sql: str, count: int | None) -> None:
     """Their planning cannot be interrupted; a name that is planned wherever it stands counts each time."""
     if count is None:
-        assert compile_sql(sql, OWN, NOW).finish.sql
+        assert finish_of(compile_sql(sql, OWN, NOW)).sql
     else:
         with pytest.raises(TooLarge, match=f"reads {count} relations, more than the 100 allowed"):
             compile_sql(sql, OWN, NOW)
@@ -127,7 +128,7 @@ def test_parameters_hold_no_more_than_a_text_could() -> None:
 def test_as_many_words_as_allowed_are_searched_for() -> None:
     words = " ".join(map(str, range(MAX_TERMS)))
     (leaf,) = compile_sql(f"SELECT 1 FROM logs WHERE search('{words}')", OWN, NOW).leaves
-    assert leaf.operator.sql.count("contains(") == MAX_TERMS
+    assert leaf_sql(leaf).count("contains(") == MAX_TERMS
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_as_many_words_as_allowed_are_searched_for() -> None:
 )
 def test_bounds_are_exact(sql: str, fits: bool) -> None:
     if fits:
-        assert compile_sql(sql, OWN, NOW).finish.sql
+        assert finish_of(compile_sql(sql, OWN, NOW)).sql
     else:
         with pytest.raises(UserError):
             compile_sql(sql, OWN, NOW)
@@ -168,4 +169,4 @@ def test_nul_is_refused() -> None:
 
 def test_the_own_organization_may_be_named_in_any_spelling() -> None:
     plan = compile_sql("SELECT 1 FROM logs WHERE organization_id = '1234000000004000-8000000000000000'", OWN, NOW)
-    assert f"= '{OWN}'" in plan.leaves[0].operator.sql
+    assert f"= '{OWN}'" in leaf_sql(plan.leaves[0])

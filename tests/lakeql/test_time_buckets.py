@@ -13,6 +13,7 @@ from lakerunner.lakeql import compile_sql
 from lakerunner.plan.plan import Rounds
 from lakerunner.query.sandbox.macros import MACROS
 from suites.bound import bound_types
+from suites.plans import finish_of, leaf_sql
 
 NOW = 1_700_000_000_000_000_000
 UNITS = ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")
@@ -33,7 +34,9 @@ def times() -> pa.Table:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_bucket_is_in_one_round(key: str, times: pa.Table) -> None:
-    rounds = compile_sql(f"SELECT {key} AS t, count(*) FROM logs GROUP BY t ORDER BY t", UUID(int=1), NOW).finish.rounds
+    rounds = finish_of(
+        compile_sql(f"SELECT {key} AS t, count(*) FROM logs GROUP BY t ORDER BY t", UUID(int=1), NOW)
+    ).rounds
     assert isinstance(rounds, Rounds)
     with duckdb.connect() as connection:
         for macro in MACROS:
@@ -53,7 +56,7 @@ def test_workers_name_them_as_duckdb_does(key: str, times: pa.Table) -> None:
         for macro in MACROS:
             connection.execute(macro)
         connection.register(leaf.scan.relation, times)
-        found = connection.execute(leaf.operator.sql).fetchall()
+        found = connection.execute(leaf_sql(leaf)).fetchall()
         cut = key.replace("timestamp)", "microseconds(timestamp))")
         expected = connection.execute(f"SELECT {cut} AS t, count(*) FROM {leaf.scan.relation} GROUP BY t").fetchall()
     assert sorted(found) == sorted(expected)

@@ -20,6 +20,7 @@ from lakerunner.plan.plan import Plan
 from lakerunner.query.sandbox.kernels import KERNELS
 from lakerunner.query.sandbox.macros import MACROS
 from suites.bound import bound_types
+from suites.plans import finish_of, leaf_sql
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 TYPES = bound_types()
@@ -93,10 +94,10 @@ def answer(database: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, par
     for part in range(parts):
         database.execute(f"CREATE OR REPLACE TEMP VIEW source AS SELECT * FROM base WHERE part % {parts} = {part}")
         given.append(
-            database.sql(leaf.operator.sql.replace(f'FROM "{leaf.scan.relation}"', "FROM source")).to_arrow_table()
+            database.sql(leaf_sql(leaf).replace(f'FROM "{leaf.scan.relation}"', "FROM source")).to_arrow_table()
         )
     database.register(leaf.scan.relation, pa.concat_tables(given))
-    answered: list[dict[str, object]] = database.sql(plan.finish.sql).to_arrow_table().to_pylist()
+    answered: list[dict[str, object]] = database.sql(finish_of(plan).sql).to_arrow_table().to_pylist()
     return sorted(answered, key=lambda row: str(row["service"]))
 
 

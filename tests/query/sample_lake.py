@@ -310,7 +310,7 @@ class Lake:
         return segment
 
     def sandboxes(self, **limits: Any) -> Sandboxes:
-        given = {"memory": "500MB", "seconds": 30.0, "max_rows": 1_000_000} | limits
+        given: dict[str, Any] = {"memory": "500MB", "seconds": 30.0, "max_rows": 1_000_000} | limits
         most = Limits(given.pop("memory"), given.pop("seconds"), given.pop("max_rows"), (self.directory,))
         return Sandboxes(most, spill_directory=self.directory / "spill", **({"threads": 2} | given))
 

@@ -6,6 +6,7 @@ SELECT contains(message, 'log'), starts_with(message, 'user'), ends_with(message
 SELECT try_cast(attributes['ratio'] AS DOUBLE) AS r, try_cast(attributes['big'] AS BIGINT) AS b, count(*) FROM logs GROUP BY r, b
 SELECT service_name, row_number() OVER (PARTITION BY service_name ORDER BY timestamp, fingerprint) AS r FROM logs QUALIFY r <= 3 ORDER BY timestamp, fingerprint
 SELECT severity, count(*) AS n FROM logs WHERE attributes['absent'] = 'x' GROUP BY 1
+SELECT "http.status_code" AS code, attributes['ratio'] < 1 AS low, count(*) FROM logs WHERE attributes['ratio'] >= 0.5 OR "http.status_code" IN (200, 404.5) GROUP BY ALL
 SELECT count(*) FROM logs WHERE trace_id IN (SELECT trace_id FROM logs WHERE severity IN ('error', 'Warn')) AND severity <> 'info'
 
 SELECT count(*) FROM logs

@@ -45,13 +45,13 @@ ERRORS = {
     "SELECT timestamp IN (SELECT message FROM logs) FROM logs": (
         "TIMESTAMP_NS and VARCHAR cannot be compared: cast one of them (line 1, column 22)"
     ),
-    'SELECT 1 FROM logs WHERE "k.k" >= 500': (
+    'SELECT 1 FROM logs WHERE "k.k" >= 9007199254740993': (
         "VARCHAR and INTEGER cannot be compared: attributes are text, cast them as in "
         "try_cast(attributes['key'] AS DOUBLE) (line 1, column 26)"
     ),
-    'SELECT 1 FROM logs WHERE "k.k" BETWEEN 500 AND 599': (
+    'SELECT 1 FROM logs WHERE lower("k.k") BETWEEN 500 AND 599': (
         "VARCHAR and INTEGER cannot be compared: attributes are text, cast them as in "
-        "try_cast(attributes['key'] AS DOUBLE) (line 1, column 32)"
+        "try_cast(attributes['key'] AS DOUBLE) (line 1, column 39)"
     ),
     "SELECT 1 FROM logs WHERE timestamp > 1794916800": (
         "TIMESTAMP_NS and INTEGER cannot be compared: write the number as a time, with to_timestamp(seconds), "

@@ -28,7 +28,10 @@ def unit() -> Unit:
     segments = [write_segment([Record(START + n)], collector=c)[0] for n, c in enumerate("ab")]
     shredded = write_segment([Record(START)], shred=FULL_SHRED)[0]
     plan = compile_sql(
-        "SELECT message, attributes['é \"k\"'] FROM logs WHERE trace_id = 'AB' AND timestamp >= '2024-01-01'", OWN, NOW
+        "SELECT message, attributes['é \"k\"'] FROM logs WHERE trace_id = 'AB' AND timestamp >= '2024-01-01' "
+        "AND \"a.b\" > 5 AND attributes['c'] <> '7'",
+        OWN,
+        NOW,
     )
     (scan,) = plan.scans
     conditions = (
@@ -49,6 +52,12 @@ def test_there_and_back(unit: Unit) -> None:
     back = Unit.from_bytes(unit.to_bytes())
     assert back == replace(unit, segments=back.segments)
     assert [bare(one) for one in back.segments] == [bare(one) for one in unit.segments]
+
+
+def test_a_type_that_is_not_a_number_type_is_refused(unit: Unit) -> None:
+    assert [typed.type for typed in unit.leaf.scan.typed] == ["DOUBLE", "stored"]
+    with pytest.raises(Corrupt, match="attributes cannot be read as 'BLOB'"):
+        Unit.from_bytes(unit.to_bytes().replace(b'"DOUBLE"', b'"BLOB"'))
 
 
 def test_column_sets_travel_once(unit: Unit) -> None:
@@ -90,7 +99,7 @@ def test_what_is_no_unit_is_corrupt(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 900, 3_000, 100_000])
-@pytest.mark.parametrize("start", ['{"metrics": ', '{"scan": ', '{"version": 2, "segments": '])
+@pytest.mark.parametrize("start", ['{"metrics": ', '{"scan": ', '{"version": 3, "segments": '])
 def test_a_unit_that_is_nested_without_end_is_refused(start: str, levels: int) -> None:
     with pytest.raises(Corrupt, match=f"nested deeper than {MAX_LEVELS} levels"):
         Unit.from_bytes(f"{start}{'[' * levels}{']' * levels}}}".encode())

@@ -53,8 +53,8 @@ class Process:
         return self.popen.wait(STOP_SECONDS)
 
     def freeze(self) -> None:
-        """Stop it where it is, until SIGCONT. The kernel hands SIGSTOP to one thread, and while that one waits for a
-        core the others go on: so wait until all of them stand still."""
+        """Stop all of its threads until SIGCONT, and return when they have stopped. The kernel gives SIGSTOP to one
+        thread; until that thread gets a core, the others run on and may still answer a request."""
         self.popen.send_signal(signal.SIGSTOP)
         tasks = Path(f"/proc/{self.popen.pid}/task")
         wait_until(lambda: all(_state(task) == "T" for task in tasks.iterdir()), "all threads stopped", STOP_SECONDS)
@@ -70,7 +70,7 @@ class Process:
 
 
 def _state(task: Path) -> str:
-    """The letter of a thread's state; "T" of one that has just ended: it does nothing either."""
+    """Return the letter of a thread's state: "T" when stopped, and also when it has just ended."""
     try:
         return (task / "stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

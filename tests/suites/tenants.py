@@ -181,14 +181,15 @@ def tenant_lake(directory: Path, postgres_url: str, *tenants: Tenant) -> Iterato
     )
     runtime = Runtime("test")
     parts = open_parts(settings, runtime, lambda _: None)
-    parts = replace(parts, store=Elsewhere(directory / "lake"))
+    store = Elsewhere(directory / "lake")
+    parts = replace(parts, store=store)
     secrets = {pair: secret for tenant in tenants for pair, secret in _settled(parts, tenant).items()}
     routes = [*add_query_api(parts, lambda _: None), *add_pubsub(parts, lambda _: None)]
     server = HttpServer(build_app(admin_routes(runtime.health), routes), bind("127.0.0.1", 0), lambda _: None)
     server.start()
     runtime.defer("http", server.stop)
     with httpx.Client(base_url=server.url, timeout=60) as http:
-        yield TenantLake(server.url, parts.index, parts.store, http, secrets)
+        yield TenantLake(server.url, parts.index, store, http, secrets)
     runtime.shut_down()
     drop_database(url)
 

@@ -38,6 +38,7 @@ from lakerunner.lakeql.rewrite import (
 from lakerunner.lakeql.source import MAX_LENGTH, Source
 from lakerunner.lakeql.spark import spark_sql
 from lakerunner.lakeql.split import Names, Splitter
+from lakerunner.lakeql.typed_attributes import read_numbers
 from lakerunner.model.errors import UserError
 from lakerunner.plan.plan import Plan
 from lakerunner.plan.spark import SparkPlan
@@ -115,6 +116,7 @@ def _rewritten(tree: exp.Query, source: Source, organization: UUID, constants: C
     narrow_scans(resolution, constants)
     Comparisons(source, resolution, constants, organization).rewrite(tree)
     read_attributes(tree, resolution)
+    read_numbers(tree, resolution.drafts)
     keep_times_exact(tree, resolution)
     fix_now(tree, constants)
     named = {id(draft): set(draft.columns) for draft in resolution.drafts}

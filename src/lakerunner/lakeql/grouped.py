@@ -17,6 +17,7 @@ from lakerunner.lakeql.dialect import DIALECT, written
 from lakerunner.lakeql.push import AGGREGATES, is_of, speaks_of
 from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.scope import Draft
+from lakerunner.lakeql.typed_attributes import typed, typed_key
 from lakerunner.plan.aggregate import SPLITTING, Split, as_it_was, split_of
 from lakerunner.plan.types import Types
 
@@ -155,9 +156,9 @@ class _Taken:
             return False
         if not all(_is_count_star(call, one) or _is_constant(one) or self.reading.is_row(one) for one in rows):
             return False
-        texts = ["1" if isinstance(one, exp.Star) else written(one) for one in arguments]
+        texts = ["1" if isinstance(one, exp.Star) else self._row_sql(one) for one in arguments]
         if condition is not None:
-            texts = [f"CASE WHEN {written(condition)} THEN {one} END" for one in texts]
+            texts = [f"CASE WHEN {self._row_sql(condition)} THEN {one} END" for one in texts]
         self.calls.append(_Call(node, call.name.lower(), texts, distinct))
         return True
 
@@ -185,16 +186,29 @@ class _Taken:
         return split.fold.format(*(f'"{name}"' for name in (*keys, *parts)), result=call.result)
 
     def leaf_sql(self, select: exp.Select, keys: list[exp.Expr], filters: list[exp.Expr]) -> str:
-        groups = [f'{self._key_sql(key)} AS "{self.reading.draft.relation}.group{n}"' for n, key in enumerate(keys)]
+        relation = self.reading.draft.relation
+        columns_by = [typed_key(key, self.reading.draft) for key in keys]
+        groups = [
+            f"CAST({_identifier(column)} AS VARCHAR)" if column else self._key_sql(key)
+            for key, column in zip(keys, columns_by, strict=True)
+        ]
         further = [name for name in self.columns.values() if ".key" in name]
-        columns = [*groups, *(f'{text} AS "{name}"' for text, name in _keys_first(self.columns))]
-        count = len(groups) + len(further)
-        grouped = f" GROUP BY {', '.join(str(n + 1) for n in range(count))}" if count else ""
+        columns = [f'{text} AS "{relation}.group{n}"' for n, text in enumerate(groups)]
+        columns += [f'{text} AS "{name}"' for text, name in _keys_first(self.columns)]
+        # By a typed column itself, so that its text is made once for each group.
+        by = [
+            _identifier(column) if column else str(n + 1)
+            for n, column in enumerate([*columns_by, *(None for _ in further)])
+        ]
+        grouped = f" GROUP BY {', '.join(by)}" if by else ""
         return f"SELECT {', '.join(columns)} {source_sql(select, filters)}{grouped}"
 
     def _key_sql(self, key: exp.Expr) -> str:
         bucket = bucket_of(key, self.reading.is_timestamp)
-        return (bucket.start_sql() if bucket else None) or written(key)
+        return (bucket.start_sql() if bucket else None) or self._row_sql(key)
+
+    def _row_sql(self, node: exp.Expr) -> str:
+        return written(typed(node, self.reading.draft))
 
 
 def source_sql(select: exp.Select, filters: list[exp.Expr]) -> str:
@@ -271,3 +285,7 @@ def _is_constant(node: exp.Expr) -> bool:
 
 def _quoted(name: str) -> str:
     return name.replace('"', '""')
+
+
+def _identifier(name: str) -> str:
+    return f'"{_quoted(name)}"'

@@ -19,7 +19,7 @@ from lakerunner.lakeql.tables import Kind
 from lakerunner.lakeql.values import is_time
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import time_text
-from lakerunner.plan.scan import attribute_column, id_column
+from lakerunner.plan.scan import attribute_column, id_column, typed_column
 
 _NOW = frozenset({"now", "get_current_timestamp", "transaction_timestamp"})
 COUNT_STAR = "count(*)"
@@ -135,7 +135,8 @@ def further_columns(draft: Draft) -> list[str]:
     """What the scan gives beside the table's columns."""
     attributes = [attribute_column(draft.relation, attribute) for attribute in sorted(draft.attributes)]
     hidden = [column.name for column in draft.table.hidden if column.name in draft.columns]
-    return attributes + [id_column(draft.relation, column) for column in sorted(draft.ids)] + hidden
+    typed = [typed_column(draft.relation, one) for one in sorted(draft.typed)]
+    return attributes + [id_column(draft.relation, column) for column in sorted(draft.ids)] + typed + hidden
 
 
 def _cut(node: exp.Expr, unit: str) -> None:

@@ -13,7 +13,7 @@ from lakerunner.lakeql.tables import Table, TableColumn
 from lakerunner.model.condition import Condition
 from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS, TimeRange
-from lakerunner.plan.scan import Scan
+from lakerunner.plan.scan import Scan, Typed
 
 
 @dataclass(eq=False)
@@ -27,6 +27,7 @@ class Draft:
     columns: set[str] = field(default_factory=set)
     attributes: set[Attribute] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
+    typed: set[Typed] = field(default_factory=set)
     conditions: list[Condition] = field(default_factory=list)
     start_ns: int = MIN_NS
     end_ns: int = MAX_NS
@@ -47,6 +48,7 @@ class Draft:
             attributes=tuple(sorted(self.attributes)),
             ids=tuple(sorted(self.ids)),
             conditions=tuple(dict.fromkeys(self.conditions)),
+            typed=tuple(sorted(self.typed)),
         )
 
 

@@ -17,6 +17,7 @@ from lakerunner.lakeql.resolve import Resolution
 from lakerunner.lakeql.rewrite import further_columns, hide_further_columns, keep_names
 from lakerunner.lakeql.rounds import limits_of, rounds_of
 from lakerunner.lakeql.scope import Draft
+from lakerunner.lakeql.typed_attributes import typed
 from lakerunner.plan.plan import Leaf, Plan, Rounds, SqlFinish
 from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.plan.types import Types
@@ -38,6 +39,8 @@ class Splitter:
 
     def plan(self, tree: exp.Query) -> Plan:
         pushed = Pushed(self._resolution)
+        for draft in self._resolution.drafts:
+            pushed.filters[id(draft)] = [typed(one, draft) for one in pushed.of(draft)]
         whole = self._whole(tree)
         rounds = rounds_of(*whole) if whole else None
         if whole and rounds and self._passes(whole[0]):

@@ -25,7 +25,7 @@ from uuid import UUID
 
 from lakerunner.model.errors import Corrupt, TooLarge, UserError
 from lakerunner.model.segment import Segment
-from lakerunner.model.signal import signal_named
+from lakerunner.model.signal import Attribute, signal_named
 from lakerunner.model.text_index import SIDE_FILE, TextIndex
 from lakerunner.objects.store import SegmentStore
 from lakerunner.plan.scan import Scan
@@ -45,6 +45,7 @@ from lakerunner.query.prune import (
     Wanted,
     ids_asked_for,
     left_out,
+    unmapped,
     wanted_groups,
 )
 from lakerunner.query.scan import Projections
@@ -224,10 +225,16 @@ class _Holding:
         for one in needed if checked else ():
             self._check(one)
         return Held(
-            {one.segment.id: HeldFile(one.file.path, one.rows) for one in needed},
+            {one.segment.id: HeldFile(one.file.path, one.rows, self._unmapped(one)) for one in needed},
             {one.segment.id: one.footer for one in needed},
             self._account(len(needed)),
         )
+
+    def _unmapped(self, one: _Needed) -> frozenset[Attribute]:
+        if not self._scan.attributes:
+            return frozenset()
+        groups = [group for first, end in one.groups for group in range(first, end)]
+        return unmapped(self._scan.attributes, one.segment, one.footer, groups)
 
     # The text index
 

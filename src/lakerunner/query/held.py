@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakerunner.model.errors import Corrupt, Unavailable
 from lakerunner.model.segment import Segment
+from lakerunner.model.signal import Attribute
 from lakerunner.query.account import Account
 from lakerunner.query.footers import Footer
 
@@ -25,10 +26,12 @@ class Vanished(Unavailable):
 @dataclass(frozen=True)
 class HeldFile:
     """Only these rows may be read, half-open ranges of row numbers in order; None: all. What the file has elsewhere, or
-    in other columns than the scan's, may be a hole."""
+    in other columns than the scan's, may be a hole. `unmapped` are those of the scan's attributes that none of these
+    rows has in a map column."""
 
     path: Path
     rows: tuple[tuple[int, int], ...] | None = None
+    unmapped: frozenset[Attribute] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from lakerunner.lakeql.tables import Kind, table_of_signal
@@ -111,6 +111,14 @@ def left_out(scan: Scan, segment: Segment, footer: Footer, texts: TextFindings |
     return reasons
 
 
+def unmapped(
+    attributes: Iterable[Attribute], segment: Segment, footer: Footer, groups: Collection[int]
+) -> frozenset[Attribute]:
+    """Those of the attributes that the maps of these row groups do not have, as far as the statistics of keys say."""
+    known = _Known(segment, footer)
+    return frozenset(one for one in attributes if not any(known.in_map(one, group) for group in groups))
+
+
 def wanted_groups(groups: int, reasons: Mapping[int, str]) -> Wanted:
     """Of so many row groups those that nothing leaves out, and some between them where they are too scattered."""
     wanted = fewer(joined((group, group + 1) for group in range(groups) if group not in reasons), _MOST_RANGES)
@@ -178,7 +186,7 @@ class _Known:
     def only_strings(self, attribute: Attribute, group: int) -> bool:
         """Whether all that this row group has of the attribute are strings."""
         own = self._types.get(_PREFIXES[attribute.scope] + attribute.key)
-        return own in (None, "string") and not self._in_map(attribute, group)
+        return own in (None, "string") and not self.in_map(attribute, group)
 
     def _equal(self, name: str, values: Collection[str]) -> _Test:
         """Of columns whose text is what is stored."""
@@ -204,9 +212,9 @@ class _Known:
         """One of these texts, or any (None)."""
         own = _PREFIXES[attribute.scope] + attribute.key
         held = self._holding(own, values if self._types.get(own) == "string" else None)
-        return lambda group: self._in_map(attribute, group) or held(group)
+        return lambda group: self.in_map(attribute, group) or held(group)
 
-    def _in_map(self, attribute: Attribute, group: int) -> bool:
+    def in_map(self, attribute: Attribute, group: int) -> bool:
         if attribute.scope not in self._types:
             return False
         keys = self._footer.bounds(f"{attribute.scope}.key_value.key")

@@ -10,7 +10,7 @@ query/sandbox/macros.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -21,7 +21,7 @@ import pyarrow as pa
 from lakerunner.lakeql.tables import Kind, TableColumn, table_of_signal
 from lakerunner.model.segment import Column, Segment
 from lakerunner.model.signal import SCOPES, Attribute, signal_named
-from lakerunner.plan.scan import Scan, attribute_column, id_column
+from lakerunner.plan.scan import NUMBER_TYPES, STORED, Scan, Typed, attribute_column, id_column, typed_column
 from lakerunner.query.held import NO_END, HeldFile
 
 _PREFIXES = {scope.map_column: scope.prefix for scope in SCOPES}
@@ -84,8 +84,8 @@ def relation_sql(
     scan: Scan, segments: Sequence[Segment], files: Mapping[UUID, HeldFile], *, in_order: bool = True
 ) -> str:
     """Return the SELECT that gives what the scan states; `in_order`: in the order of the segments."""
-    projections = Projections(scan)
     there = [one for one in segments if one.id in files]
+    projections = Projections(scan, *_known_of_all(scan, [(one, files[one.id]) for one in there]))
     held = [(_Alike(projections.of(one), files[one.id].rows), files[one.id]) for one in there]
     if not in_order:
         first = {alike: n for n, alike in enumerate(dict.fromkeys(alike for alike, _ in held))}
@@ -99,16 +99,22 @@ def relation_sql(
 
 class Projections:
     """What the scan's relation reads of each segment. Most segments share their columns with many others: those of one
-    set are looked at once, by the identity of the set, since a set may have hundreds."""
+    set are looked at once, by the identity of the set, since a set may have hundreds. `unmapped` are attributes that no
+    map of these segments has, `whole` those that are read as BIGINT."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(
+        self, scan: Scan, unmapped: frozenset[Attribute] = frozenset(), whole: frozenset[Typed] = frozenset()
+    ) -> None:
         self._scan = scan
+        self._unmapped = unmapped
+        self._whole = whole
         self._known: dict[tuple[int, str], tuple[tuple[Column, ...], _Outputs]] = {}
 
     def of(self, segment: Segment) -> _Outputs:
         key = (id(segment.columns), segment.collector)
         if key not in self._known:
-            self._known[key] = segment.columns, _outputs(self._scan, segment)  # kept, so that its id stays its own
+            outputs = _outputs(self._scan, _Reader(segment, self._unmapped), self._whole)
+            self._known[key] = segment.columns, outputs  # kept, so that its id stays its own
         return self._known[key][1]
 
     def stored(self, segment: Segment) -> list[str]:
@@ -124,13 +130,22 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _outputs(scan: Scan, segment: Segment) -> _Outputs:
-    reader = _Reader(segment)
+def _known_of_all(scan: Scan, files: list[tuple[Segment, HeldFile]]) -> tuple[frozenset[Attribute], frozenset[Typed]]:
+    """The attributes that none of the files has in a map, and the stored ones that are whole numbers in all of them."""
+    unmapped = frozenset(scan.attributes).intersection(*(file.unmapped for _, file in files))
+    stored = [typed for typed in scan.typed if typed.type == STORED]
+    readers = [_Reader(one, unmapped) for one in {id(one.columns): one for one, _ in files if stored}.values()]
+    whole = (typed for typed in stored if all(one.is_whole(typed.attributes) for one in readers))
+    return unmapped, frozenset(whole)
+
+
+def _outputs(scan: Scan, reader: _Reader, whole: frozenset[Typed]) -> _Outputs:
     outputs = [(reader.column(column), column.name) for column in _columns(scan)]
     outputs += [
         (reader.attribute(attribute), attribute_column(scan.relation, attribute)) for attribute in scan.attributes
     ]
     outputs += [(reader.stored(name, "BLOB"), id_column(scan.relation, name)) for name in scan.ids]
+    outputs += [(reader.typed(one, whole=one in whole), typed_column(scan.relation, one)) for one in scan.typed]
     for name in scan.stored:
         reader.stored(name, "BLOB")
     return _Outputs(tuple(outputs), tuple(reader.used.values()))
@@ -150,6 +165,8 @@ def empty_sql(scan: Scan) -> str:
     outputs = [(f"CAST(NULL AS {column.type})", column.name) for column in _columns(scan)]
     outputs += [("CAST(NULL AS VARCHAR)", attribute_column(scan.relation, a)) for a in scan.attributes]
     outputs += [("CAST(NULL AS BLOB)", id_column(scan.relation, name)) for name in scan.ids]
+    types = [(one, "VARCHAR" if one.type == STORED else one.type) for one in scan.typed]
+    outputs += [(f"CAST(NULL AS {type_})", typed_column(scan.relation, one)) for one, type_ in types]
     return f"{_select(outputs)}\nWHERE false"
 
 
@@ -167,11 +184,12 @@ def _columns(scan: Scan) -> list[TableColumn]:
 class _Reader:
     """How a segment's file gives what a query sees. `used` are the columns that were asked for, by name."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, unmapped: frozenset[Attribute]) -> None:
         self.used: dict[str, Column] = {}
         self._columns = _by_name(segment.columns)
         self._names = _names_in_duckdb(segment.columns)
         self._segment = segment
+        self._unmapped = unmapped
 
     def column(self, column: TableColumn) -> str:
         match column.name, column.kind:
@@ -194,10 +212,31 @@ class _Reader:
         return self._use(name) if name in self._columns else f"CAST(NULL AS {type_})"
 
     def attribute(self, attribute: Attribute) -> str:
-        """From its own column if it has one; values of another type than the column's are in the map."""
-        overflow = f"typed_text({self.stored(attribute.scope, _MAP)}[{text(attribute.key)}])"
+        """Its text: from its own column if it has one; values of another type than the column's are in the map."""
+        return _first([_TEXT_OF[type_].format(value) for value, type_ in self._values(attribute)], "VARCHAR")
+
+    def typed(self, typed: Typed, *, whole: bool) -> str:
+        """The first of the attributes that is not null: as the number it is stored as, or its text as a number."""
+        values = [value for attribute in typed.attributes for value in self._values(attribute)]
+        if whole:
+            return _first([value for value, _ in values], "BIGINT")
+        if typed.type == STORED:
+            return _first([_TEXT_OF[type_].format(value) for value, type_ in values], "VARCHAR")
+        direct = NUMBER_TYPES[typed.type]
+        texts = [value if type_ in direct else _TEXT_OF[type_].format(value) for value, type_ in values]
+        branches = [f"WHEN {text} IS NOT NULL THEN TRY_CAST({text} AS {typed.type})" for text in texts]
+        return f"CASE {' '.join(branches)} END" if branches else f"CAST(NULL AS {typed.type})"
+
+    def is_whole(self, attributes: Iterable[Attribute]) -> bool:
+        return all(type_ == "int64" for attribute in attributes for _, type_ in self._values(attribute))
+
+    def _values(self, attribute: Attribute) -> Iterator[tuple[str, str]]:
+        """Where the file may have values of the attribute, in the order in which they count, and their types."""
         own = _PREFIXES[attribute.scope] + attribute.key
-        return f"COALESCE({self._text(own)}, {overflow})" if self._shredded(own) else overflow
+        if self._shredded(own):
+            yield self._use(own), self._columns[own].type
+        if attribute.scope in self._columns and attribute not in self._unmapped:
+            yield f"{self._use(attribute.scope)}[{text(attribute.key)}]", "json"
 
     def _items(self, name: str, type_: str) -> str:
         """A row without items has an empty list. Inside an item ids and attributes are shown as everywhere."""
@@ -225,6 +264,12 @@ class _Reader:
     def _use(self, name: str) -> str:
         self.used[name] = self._columns[name]
         return quoted(self._names[name])
+
+
+def _first(values: list[str], type_: str) -> str:
+    if len(values) < 2:
+        return values[0] if values else f"CAST(NULL AS {type_})"
+    return f"COALESCE({', '.join(values)})"
 
 
 def _shown(field: str, stored: pa.DataType) -> str:

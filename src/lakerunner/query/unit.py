@@ -20,7 +20,7 @@ from lakerunner.model.tiling import Tiles
 from lakerunner.model.time import TimeRange
 from lakerunner.plan.operator import Operator
 from lakerunner.plan.plan import ALL, Leaf, Shard
-from lakerunner.plan.scan import Scan
+from lakerunner.plan.scan import Scan, Typed
 from lakerunner.query.operators import OPERATORS
 from lakerunner.query.unit_segments import own_segments, segments_from, segments_json
 
@@ -108,6 +108,7 @@ def _scan_fields(scan: Scan) -> dict[str, Any]:
         "attributes": [[attribute.scope, attribute.key] for attribute in scan.attributes],
         "ids": scan.ids,
         "conditions": [{"kind": type(one).__name__, **asdict(one)} for one in scan.conditions],
+        "typed": [[[[one.scope, one.key] for one in typed.attributes], typed.type] for typed in scan.typed],
     }
 
 
@@ -117,10 +118,15 @@ def _scan(fields: dict[str, Any]) -> Scan:
         signal=fields["signal"],
         time=TimeRange(*fields["time"]),
         columns=tuple(fields["columns"]),
-        attributes=tuple(Attribute(scope, key) for scope, key in fields["attributes"]),
+        attributes=_attributes(fields["attributes"]),
         ids=tuple(fields["ids"]),
         conditions=tuple(_condition(one) for one in fields["conditions"]),
+        typed=tuple(Typed(_attributes(attributes), type_) for attributes, type_ in fields["typed"]),
     )
+
+
+def _attributes(given: list[list[str]]) -> tuple[Attribute, ...]:
+    return tuple(Attribute(scope, key) for scope, key in given)
 
 
 def _condition(fields: dict[str, Any]) -> Condition:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def _classic() -> Iterator[tuple[Mapping[str, str], Callable[[random.Random], Va
     for (job, instance), bounds in written.items():
         for number, le in enumerate(bounds):
             labels = {NAME: "latency_bucket", "job": job, "instance": instance, "le": le}
-            yield labels, lambda chance, share=number + 1: _counter(chance, share)
+            yield labels, partial(_counter, share=number + 1)
         yield {NAME: "latency_count", "job": job, "instance": instance}, _counter
         yield {NAME: "latency_sum", "job": job, "instance": instance}, _counter
 
