@@ -20,10 +20,10 @@ import numpy as np
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.read.arrays import Bytes, Int64s
 from lakerunner.pipeline.read.memory import PADDING
 from lakerunner.pipeline.read.repair import Repair, repaired
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.read.walk import ENTITY_REFS
 from lakerunner.pipeline.read.wire import (
     BYTES,
     FIXED64,
@@ -41,6 +41,9 @@ from lakerunner.pipeline.read.wire import (
     explain,
     grammar,
 )
+
+# The key under which a resource's entity_refs are kept; it stands behind the input, before the padding.
+ENTITY_REFS = np.frombuffer(b"lakerunner.entity_refs", np.uint8)
 
 KEY_VALUE = {1: Field("key", STRING), 2: Field("value", MESSAGE, "AnyValue", once=1)}
 COMMON: Messages = {
@@ -176,10 +179,10 @@ class Files:
     `modified_ns` is that of each item's file. `left` did not fit and must be read next. `items` are the rows of each
     file that is done."""
 
-    data: Any
+    data: Bytes
     end: int
-    counts: Mapping[str, int]
-    modified_ns: Any
+    counts: Counter[str]
+    modified_ns: Int64s
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
     left: Sequence[Raw]
