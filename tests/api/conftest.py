@@ -14,7 +14,7 @@ from lakerunner.index.index import Index
 from lakerunner.model.source import Routes
 from lakerunner.objects.open import StoreAddress, open_store
 from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.segments import warm
+from lakerunner.pipeline.push_check import warm
 from lakerunner.services.announce import Announcer
 from servers.postgres import empty_index
 from suites.doors import Doors, open_doors

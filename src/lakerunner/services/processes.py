@@ -35,7 +35,7 @@ from lakerunner.model.signal import SIGNALS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.ingest import IngestLimits
-from lakerunner.pipeline.segments import warm
+from lakerunner.pipeline.push_check import warm
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.services.announce import Announcer
 from lakerunner.services.boxer import Boxer, Lane, compact_lane, ingest_lane, rollup_lane
