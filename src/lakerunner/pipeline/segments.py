@@ -80,7 +80,7 @@ SIDES: dict[str, tuple[tuple[str, Callable[[Layout, Any], bytes | pa.Buffer]], .
     "traces": ((TRACE_INDEX, index_traces),),
 }
 
-Put = Callable[[str, memoryview], None]
+Put = Callable[[str, memoryview], object]
 Write = Callable[["_Work", Rows], "_Written"]
 
 
