@@ -173,7 +173,7 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, write: Write) -> Ma
     try:
         for piece in pieces(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
             work = replace(work, piece=work.piece + 1)
-            read = reader([replace(raw, data=memoryview(piece))])
+            read = reader([replace(raw, data=piece.data)])
             del piece  # each is gone before the next is made
             if read.failed:
                 return Made(failed=read.failed)
