@@ -1,11 +1,12 @@
-"""What the OTLP door takes over HTTP with many clients at once, two ways in one run: requests that share raw objects
-(push_max_seconds as set by default), and one object per request (push_max_seconds=0).
+"""What a push door takes over HTTP with many clients at once, two ways in one run: requests that share raw objects
+(push_max_seconds as set by default), and one object per request (push_max_seconds=0). Requests are OTLP logs, or with
+--remote-write samples of Prometheus. CPU is that of the door's process, user and system, for each request.
 
 Each way is a `lakerunner pubsub` process of its own, on the embedded PostgreSQL and a local store, which both sync
 what they write. A client sends its next
 request when the last one was answered, that is, when it is durable. The ways take turns for each number of clients.
 
-    python bench/push_otlp.py [--clients 16 64 256] [--seconds 5] [--records 100]
+    python bench/push_otlp.py [--clients 16 64 256] [--seconds 5] [--records 100] [--remote-write]
 
 Exit code 1 if a request was refused, or if the objects do not hold every accepted record once.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import re
 import sys
 import tempfile
@@ -24,8 +26,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from _samples import OPENING_MS, counter, written
+from lakerunner.pipeline.read.remote_write_check import check_frames
+from lakerunner.pipeline.read.remote_write_fields import V1
 from lakerunner.pipeline.unpack import unpack
 from lakerunner_demo.shop import Shop
 
@@ -35,7 +42,7 @@ from servers.lake import lakerunner
 from servers.postgres import embedded_postgres, fresh_database
 
 OPENING_NS = 1_767_225_600_000_000_000  # 2026-01-01
-HEAD = b"POST /v1/logs HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: %d\r\n\r\n"
+HEAD = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-protobuf\r\ncontent-length: %d\r\n\r\n"
 WAYS: dict[str, dict[str, str]] = {"shared objects": {}, "one object each": {"LAKERUNNER_PUSH_MAX_SECONDS": "0"}}
 
 
@@ -43,12 +50,21 @@ WAYS: dict[str, dict[str, str]] = {"shared objects": {}, "one object each": {"LA
 class Door:
     port: int
     store: Path
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def records(self) -> int:
         """In all objects together."""
         found = 0
         for path in self.store.rglob("*.zst"):
-            _, data = unpack(path.name, memoryview(path.read_bytes()), 1 << 30)
+            form, data = unpack(path.name, memoryview(path.read_bytes()), 1 << 30)
+            if form == "prw1":
+                found += check_frames(np.frombuffer(data, np.uint8), V1).samples
+                continue
             request = ExportLogsServiceRequest.FromString(bytes(data))
             found += sum(len(scope.log_records) for one in request.resource_logs for scope in one.scope_logs)
         return found
@@ -66,14 +82,23 @@ def door(home: Path, postgres: str, environment: dict[str, str]) -> Iterator[Doo
         process.wait_for("ready at ")
         found = re.search(r"ready at http://127\.0\.0\.1:(\d+)", process.text())
         assert found, process.text()
-        yield Door(int(found[1]), home / "store")
+        yield Door(int(found[1]), home / "store", process.popen.pid)
+
+
+def samples(records: int) -> Iterator[bytes]:
+    """Yield remote-write requests of this many samples, no two alike, as HTTP."""
+    named = [counter(number) for number in range(records)]
+    for number in range(100_000_000):
+        values = np.full((records, 1), float(number))
+        data = pa.compress(written(named, np.array([OPENING_MS + number]), values), codec="snappy", asbytes=True)
+        yield HEAD % (b"/api/v1/write", len(data)) + data
 
 
 def requests(records: int) -> Iterator[bytes]:
-    """Export requests of so many records, no two alike, as HTTP."""
+    """Yield export requests of this many records, no two alike, as HTTP."""
     shop = Shop(seed=7, start_ns=OPENING_NS, rate=500)
     for batch in shop.bulk_logs(100_000_000, per_file=records):
-        yield HEAD % len(batch.data) + batch.data
+        yield HEAD % (b"/v1/logs", len(batch.data)) + batch.data
 
 
 async def client(port: int, sent: Iterator[bytes], until: float) -> list[bool]:
@@ -85,7 +110,7 @@ async def client(port: int, sent: Iterator[bytes], until: float) -> list[bool]:
         head = await reader.readuntil(b"\r\n\r\n")
         size = re.search(rb"content-length: (\d+)", head, re.I)
         await reader.readexactly(int(size[1]) if size else 0)
-        answers.append(head.startswith(b"HTTP/1.1 200"))
+        answers.append(head.startswith(b"HTTP/1.1 20"))
     writer.close()
     return answers
 
@@ -103,8 +128,9 @@ def main() -> int:
     parser.add_argument("--clients", type=int, nargs="+", default=[16, 64, 256])
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--records", type=int, default=100, help="of one request")
+    parser.add_argument("--remote-write", action="store_true", help="push samples to the door of remote-write")
     options = parser.parse_args()
-    source = requests(options.records)
+    source = samples(options.records) if options.remote_write else requests(options.records)
     accepted = dict.fromkeys(WAYS, 0)
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         postgres = stack.enter_context(embedded_postgres(Path(directory, "postgres")))
@@ -115,20 +141,23 @@ def main() -> int:
         for way, opened in doors.items():  # the first request waits for machine code to be loaded
             answers, _ = asyncio.run(push(opened.port, [next(source)], 1, 300))
             accepted[way] += sum(answers)
-        print(f"{'clients':>8} {'way':<16} {'requests/s':>11} {'records/s':>11} {'objects':>8}")
+        print(f"{'clients':>8} {'way':<16} {'requests/s':>11} {'records/s':>11} {'objects':>8} {'CPU ms':>7}")
         for clients in options.clients:
             rates = {}
             for way, opened in doors.items():
                 ready = list(islice(source, int(options.seconds * 600)))
-                before = opened.objects()
+                before, cpu = opened.objects(), opened.cpu_seconds()
                 answers, seconds = asyncio.run(push(opened.port, ready, clients, options.seconds))
                 if not all(answers):
                     print(f"{answers.count(False)} of {len(answers)} requests were refused")
                     return 1
                 accepted[way] += len(answers)
                 rates[way] = len(answers) / seconds
-                count = opened.objects() - before
-                print(f"{clients:>8} {way:<16} {rates[way]:>11.0f} {rates[way] * options.records:>11.0f} {count:>8}")
+                count, each = opened.objects() - before, 1000 * (opened.cpu_seconds() - cpu) / len(answers)
+                print(
+                    f"{clients:>8} {way:<16} {rates[way]:>11.0f} {rates[way] * options.records:>11.0f} {count:>8} "
+                    f"{each:>7.2f}"
+                )
             shared, each = rates.values()
             print(f"{clients:>8} shared / one each: {shared / each:.1f}x")
         held = {way: opened.records() for way, opened in doors.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -13,8 +13,8 @@ from lakerunner.api.keep import Keeper
 from lakerunner.index.index import Index
 from lakerunner.model.source import Routes
 from lakerunner.objects.open import StoreAddress, open_store
-from lakerunner.objects.store import ObjectStore
-from lakerunner.pipeline.segments import warm
+from lakerunner.objects.store import ObjectMeta, ObjectStore
+from lakerunner.pipeline.push_check import warm
 from lakerunner.services.announce import Announcer
 from servers.postgres import empty_index
 from suites.doors import Doors, open_doors
@@ -43,17 +43,12 @@ def store(address: StoreAddress) -> ObjectStore:
 
 
 @pytest.fixture
-def announce(index: Index, store: ObjectStore) -> Callable[[str], None]:
-    announcer = Announcer(index, store, Routes().route_of)
-
-    def one(key: str) -> None:
-        announcer.keys([key])
-
-    return one
+def announce(index: Index, store: ObjectStore) -> Callable[[Sequence[ObjectMeta]], object]:
+    return Announcer(index, store, Routes().route_of).metas
 
 
 @pytest.fixture
-def keeper(index: Index, store: ObjectStore, announce: Callable[[str], None]) -> Keeper:
+def keeper(index: Index, store: ObjectStore, announce: Callable[[Sequence[ObjectMeta]], object]) -> Keeper:
     """One that does not wait for others that may still be storing."""
     return Keeper(store, index.pushes, announce, claim_seconds=0)
 

@@ -65,6 +65,26 @@ def test_an_object_holds_its_requests_under_a_key_that_says_whose_they_are(
     assert key.endswith(".binpb.zst")
     (record,) = index.sources.list(None)
     assert (record.source.key, record.organization, record.signal) == (key, ACME.id, "logs")
+    # As a listing shows it: otherwise the lister would take it for another object.
+    assert announced(index, store) == {key}
+    meta = store.head(key)
+    assert (record.source.etag, record.source.size, record.source.modified_ns) == (
+        meta.etag,
+        meta.size,
+        meta.modified_ns,
+    )
+
+
+@pytest.mark.parametrize("address", ["local"], indirect=True)
+def test_a_store_that_says_what_it_wrote_is_not_asked_again(index: Index, store: ObjectStore, keeper: Keeper) -> None:
+    class Headless:
+        def __getattr__(self, name: str) -> Any:
+            assert name != "head"
+            return getattr(store, name)
+
+    silent = replace(keeper, store=Headless())  # type: ignore[arg-type]
+    assert silent.keep(LOGS, requests("a"), NOW_NS) == {}
+    assert [record.source.key for record in index.sources.list(None)] == list(pushed_objects(store))
 
 
 @pytest.mark.parametrize("form", sorted(PUSH_FORMATS))
@@ -97,7 +117,7 @@ def test_what_was_kept_is_not_kept_again_but_for_another_organization_or_signal(
     assert pushed_lines(store)["a"] == 3
 
 
-FIRST = ["before claim", "after claim", "before put", "after put", "after keys", "before stored", "after stored"]
+FIRST = ["before claim", "after claim", "before put", "after put", "after metas", "before stored", "after stored"]
 FIRST_OF_ALL = [("local", moment) for moment in FIRST] + [("s3", "before put"), ("s3", "after put")]
 SECOND = ["after close", "before take_over", "after take_over", "before put", "after put"]
 SECOND_OF_ALL = [("local", moment) for moment in SECOND] + [("s3", "after close")]
@@ -191,9 +211,7 @@ def test_a_write_whose_answer_was_lost_counts(store: ObjectStore, keeper: Keeper
     assert pushed_lines(store) == {"a": 1}
 
 
-def test_the_store_or_the_index_away_is_no_yes(
-    store: ObjectStore, keeper: Keeper, announce: Callable[[str], None]
-) -> None:
+def test_the_store_or_the_index_away_is_no_yes(store: ObjectStore, keeper: Keeper) -> None:
     def away(*_arguments: Any, **_named: Any) -> None:
         raise Unavailable("away")
 

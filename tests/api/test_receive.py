@@ -52,10 +52,10 @@ class Gate:
     def __init__(self, store: ObjectStore) -> None:
         self._store, self.open, self.reached = store, Event(), Event()
 
-    def put(self, *arguments: Any, **named: Any) -> None:
+    def put(self, *arguments: Any, **named: Any) -> Any:
         self.reached.set()
         assert self.open.wait(30)
-        self._store.put(*arguments, **named)
+        return self._store.put(*arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

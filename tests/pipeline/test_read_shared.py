@@ -12,7 +12,8 @@ import pytest
 from otlp_oracle import make, raw_of
 
 from lakerunner.api.keep import Origin
-from lakerunner.api.receive import refusals
+from lakerunner.api.receive import check_all
+from lakerunner.model.errors import UserError
 from lakerunner.model.signal import SIGNALS
 from lakerunner.pipeline.read import otlp, pieces, shared
 from lakerunner.pipeline.read.wire import varint
@@ -92,6 +93,10 @@ def of_metadata(_signal: str, size: int, count: int, padding: int = 0) -> bytes:
     return field(0x0A, field(0x12, items("metrics", count, padding, metadata)))
 
 
+def refusals(signal: str, form: str, requests: dict[bytes, bytes]) -> dict[bytes, UserError]:
+    return check_all(Origin(UUID(int=1), signal, form), requests, START)[1]
+
+
 SHARED = [(signal, owner) for signal in SIGNALS for owner in (of_resource, of_service, of_scope, of_schema)]
 SHARED += [("metrics", of_metric), ("metrics", of_metadata)]
 
@@ -112,21 +117,21 @@ def test_what_rows_share_is_taken_up_to_the_limit(
         "for each of their rows, beyond 8192 bytes per row: the limit is 32 times the size. "
         "Send smaller resources, or fewer records with each"
     )
-    ((_, error),) = refusals(Origin(UUID(int=1), signal, "otlp"), {b"a" * 16: data}, START).items()
+    ((_, error),) = refusals(signal, "otlp", {b"a" * 16: data}).items()
     assert (error.http_status, str(error)) == (400, reason)
     times = -(-grown // size)
     monkeypatch.setattr(shared, "MAX_TIMES", times - 1)
     assert make(*raws, spec=spec)[0].failed
     monkeypatch.setattr(shared, "MAX_TIMES", times)
     assert sum(segment.rows for segment in make(*raws, spec=spec)[0].segments) == RECORDS
-    assert refusals(Origin(UUID(int=1), signal, "otlp"), {b"a" * 16: data}, START) == {}
+    assert refusals(signal, "otlp", {b"a" * 16: data}) == {}
 
 
 def test_a_series_of_remote_write_is_shared_by_its_samples() -> None:
     labels = b"".join(field(0x0A, field(0x0A, b"l%03d" % number) + field(0x12, b"x" * 1000)) for number in range(40))
     sample = field(0x12, b"\x09" + bytes(8) + b"\x10" + varint(START // 1_000_000))
     request = field(0x0A, field(0x0A, field(0x0A, b"__name__") + field(0x12, b"m")) + labels + sample * RECORDS)
-    ((_, error),) = refusals(Origin(UUID(int=1), "metrics", "prw1"), {b"a" * 16: request}, START).items()
+    ((_, error),) = refusals("metrics", "prw1", {b"a" * 16: request}).items()
     assert "bytes become 33" in str(error)
 
 
@@ -144,7 +149,7 @@ def test_a_request_that_must_be_cut_is_judged_by_its_pieces(monkeypatch: pytest.
         monkeypatch.setattr(module, "MAX_MEMORY", 200_000)
     large, bad = of_resource("logs", 1000, 2000), of_resource("logs", 6000, 2000)
     monkeypatch.setattr(shared, "FREE_BYTES", 2000)
-    found = refusals(Origin(UUID(int=1), "logs", "otlp"), {b"a" * 16: large, b"b" * 16: bad, b"c" * 16: b"\xff"}, START)
+    found = refusals("logs", "otlp", {b"a" * 16: large, b"b" * 16: bad, b"c" * 16: b"\xff"})
     assert {digest[:1]: str(error).partition(": ")[0].partition(" become")[0] for digest, error in found.items()} == {
         b"b": f"{len(bad)} bytes",
         b"c": "not an OTLP logs request",

@@ -42,9 +42,9 @@ class Gate:
         self._store, self.open = store, Event()
         self.open.set()
 
-    def put(self, key: str, *arguments: Any, **named: Any) -> None:
+    def put(self, key: str, *arguments: Any, **named: Any) -> Any:
         assert str(ACME.id) not in key or self.open.wait(30)
-        self._store.put(key, *arguments, **named)
+        return self._store.put(key, *arguments, **named)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -57,7 +57,7 @@ def main() -> int:
     keeper = Keeper(
         Deadly(store, order["moment"]),  # type: ignore[arg-type]
         Deadly(index.pushes, order["moment"]),  # type: ignore[arg-type]
-        lambda key: announcer.keys([key]),
+        announcer.metas,
         claim_seconds=0,
     )
     print(keeper.keep(LOGS, requests(*order["lines"]), NOW_NS))

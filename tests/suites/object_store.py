@@ -72,6 +72,11 @@ class ObjectStoreSuite:
         assert store.get("some/where", max_bytes=LIMIT) == data[:size]
         assert store.head("some/where").size == size
 
+    @pytest.mark.parametrize("if_absent", [False, True])
+    def test_put_returns_what_head_says_or_nothing(self, store: ObjectStore, if_absent: bool) -> None:
+        meta = store.put("some/where", memoryview(b"content"), if_absent=if_absent)
+        assert meta in (None, store.head("some/where"))
+
     @pytest.mark.parametrize("size", [0, 1, 100_000, 8 << 20, 21 << 20])
     def test_put_file_writes_the_whole_file(self, store: ObjectStore, tmp_path: Path, size: int) -> None:
         file = tmp_path / "file"

@@ -12,7 +12,7 @@ docs/decisions/0002-a-push-counts-once.md goes through the crashes one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,10 +22,10 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.index.pushes import Pushes, PushObject
-from lakerunner.model.errors import Conflict, Corrupt, LakerunnerError, TooLarge, Unavailable
+from lakerunner.model.errors import Absent, Conflict, Corrupt, LakerunnerError, TooLarge, Unavailable
 from lakerunner.model.protobuf import varint
 from lakerunner.model.source import RAW_PREFIX
-from lakerunner.objects.store import ObjectStore
+from lakerunner.objects.store import ObjectMeta, ObjectStore
 from lakerunner.pipeline.unpack import unpack
 
 # A request that was answered so long ago may be sent again as a new one.
@@ -84,11 +84,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class Keeper:
-    """`announce` takes the key of a stored object."""
+    """`announce` takes stored objects as the store shows them."""
 
     store: ObjectStore
     pushes: Pushes
-    announce: Callable[[str], None]
+    announce: Callable[[Sequence[ObjectMeta]], object]
     claim_seconds: float = CLAIM_SECONDS
 
     def keep(self, origin: Origin, requests: Mapping[bytes, bytes], now_ns: int) -> dict[bytes, LakerunnerError]:
@@ -138,13 +138,14 @@ class Keeper:
             return False
 
     def _store(self, number: int, key: str, data: bytes) -> None:
+        meta = None
         try:
-            self.store.put(key, data, if_absent=True)
+            meta = self.store.put(key, data, if_absent=True)
         except Conflict:
             # Written by a try of ours whose answer was lost, or closed by someone who thought us dead.
             if not self._holds(key, data):
                 raise Unavailable("storing took too long and was cancelled: send the request again") from None
-        self._announce(number, key)
+        self._announce(number, key, meta)
 
     def _holds(self, key: str, data: bytes) -> bool:
         try:
@@ -152,6 +153,8 @@ class Keeper:
         except TooLarge:
             return False
 
-    def _announce(self, number: int, key: str) -> None:
-        self.announce(key)
+    def _announce(self, number: int, key: str, meta: ObjectMeta | None = None) -> None:
+        """Announce the object, which the store is asked for where the write did not say it all."""
+        with suppress(Absent):  # it is gone already: there is nothing to lose
+            self.announce([meta or self.store.head(key)])
         self.pushes.stored(number, forget_seconds=REMEMBERED_SECONDS)

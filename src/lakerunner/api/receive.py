@@ -1,13 +1,14 @@
-"""What every push door does with telemetry: judge it, keep it durably in a raw object, and only then say yes.
+"""What every push door does with telemetry: check it, keep it durably in a raw object, and only then say yes.
 
 Comes in: requests, many at once. Goes out: an answer for each, when it is stored and announced. Requests of the same
 organization, signal and format that come shortly after each other share one object: a store takes few large objects
 more easily than many small ones, and a sender waits for one write either way.
 
 What always holds: yes means durable, and a request that is sent again, byte for byte, counts once (`api/keep.py`).
-What the pipeline's reader would set aside is refused here, so that no request spoils an object for others. What waits
-is bounded in bytes and in number, and shared between organizations (`api/holdings.py`); beyond it senders are told to
-come back.
+What the pipeline would set aside is refused here, and requests share an object only while one read of the pipeline
+takes all of them (`pipeline/push_check.py`), so that no request spoils an object for others. What waits is bounded in
+bytes and in number, and shared between organizations (`api/holdings.py`); beyond it senders get an error that asks
+them to send again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -27,21 +28,20 @@ from anyio import to_thread
 from prometheus_client import Gauge
 
 from lakerunner.api.holdings import Holdings
-from lakerunner.api.keep import PUSH_FORMATS, Keeper, Origin
+from lakerunner.api.keep import Keeper, Origin
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Unavailable, UserError, in_full
 from lakerunner.model.organization import Organization
 from lakerunner.model.signal import signal_named
-from lakerunner.model.source import SourceObject
-from lakerunner.pipeline.segments import READERS, Raw, refused
-from lakerunner.pipeline.transcode.columns import GUESSED
-from lakerunner.pipeline.transcode.formats import TRANSCODERS, Transcoder
-from lakerunner.pipeline.transcode.plausible import PUSH_GRACE_NS, TOO_NEW, TOO_OLD
+from lakerunner.pipeline.push_check import CHECKS, Checked
+from lakerunner.pipeline.read.otlp import Load
+from lakerunner.pipeline.read.remote_write_check import Counts
 
 WAITING = Gauge("lakerunner_push_waiting_requests", "Pushed requests that are not stored yet")
 _logger = logging.getLogger("lakerunner.api")
 _THREADS = 4  # so many objects are written at the same time
 _STOP_SECONDS = 15.0
 _Name = tuple[UUID, str, bytes]
+Answer = Future[Counts | None]  # what a request of remote-write holds
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _Batch:
     origin: Origin
     due: float
     requests: dict[bytes, bytes] = field(default_factory=dict)
-    answers: dict[bytes, Future[None]] = field(default_factory=dict)
+    answers: dict[bytes, Answer] = field(default_factory=dict)
     size: int = 0
 
 
@@ -73,7 +73,7 @@ class Receiver:
         self._changed = threading.Condition()
         self._open: dict[Origin, _Batch] = {}  # oldest first, as all are due at the same age
         self._full: deque[_Batch] = deque()
-        self._answers: dict[_Name, Future[None]] = {}
+        self._answers: dict[_Name, Answer] = {}
         self._requests = Holdings(
             limits.max_waiting_requests, "requests that may wait to be stored (push_max_waiting_requests)"
         )
@@ -104,18 +104,19 @@ class Receiver:
             self._full.clear()
             self._open.clear()
         for batch in left:
-            self._answer(batch, dict.fromkeys(batch.requests, _stopping()))
+            self._answer(batch, dict.fromkeys(batch.requests, _stopping()), {})
 
-    def accept(self, organization: Organization, signal: str, form: str, data: bytes) -> None:
-        """Blocks until the request is durable. UserError if it is not what it says it is, Busy if too much waits,
-        Unavailable if it could not be kept: in both of these it may be sent again."""
-        self.offer(organization, signal, form, data).result()
+    def accept(self, organization: Organization, signal: str, form: str, data: bytes) -> Counts | None:
+        """Block until the request is durable; return what it holds, if it is of remote-write. UserError if it is not
+        what it says it is, Busy if too much waits, Unavailable if it could not be kept: in both of these it may be
+        sent again."""
+        return self.offer(organization, signal, form, data).result()
 
-    async def accept_soon(self, organization: Organization, signal: str, form: str, data: bytes) -> None:
-        """`accept` that holds no thread while the request waits for its object."""
-        await asyncio.wrap_future(await to_thread.run_sync(self.offer, organization, signal, form, data))
+    async def accept_soon(self, organization: Organization, signal: str, form: str, data: bytes) -> Counts | None:
+        """Do as `accept`, but hold no thread while the request waits for its object."""
+        return await asyncio.wrap_future(await to_thread.run_sync(self.offer, organization, signal, form, data))
 
-    def offer(self, organization: Organization, signal: str, form: str, data: bytes) -> Future[None]:
+    def offer(self, organization: Organization, signal: str, form: str, data: bytes) -> Answer:
         """`accept` for those who wait in another way: the future ends as `accept` does."""
         signal_named(signal)  # UserError for what is none
         if not data:
@@ -134,14 +135,14 @@ class Receiver:
             self._requests.take(origin.organization, 1)
             return self._add(origin, digest, data)
 
-    def _add(self, origin: Origin, digest: bytes, data: bytes) -> Future[None]:
+    def _add(self, origin: Origin, digest: bytes, data: bytes) -> Answer:
         batch = self._open.get(origin)
         if batch is not None and batch.size + len(data) > self._limits.max_bytes:
             self._full.append(self._open.pop(origin))
             batch = None
         if batch is None:
             batch = self._open[origin] = _Batch(origin, time.monotonic() + self._limits.max_seconds)
-        answer: Future[None] = Future()
+        answer: Answer = Future()
         answer.set_running_or_notify_cancel()  # a sender that goes away does not take the request back
         batch.requests[digest] = data
         batch.answers[digest] = answer
@@ -155,14 +156,16 @@ class Receiver:
 
     def _run(self) -> None:
         while (batch := self._next()) is not None:
+            checked: Mapping[bytes, Checked] = {}
             try:
-                errors: Mapping[bytes, Exception] = self._keep(batch)
+                checked, refused = check_all(batch.origin, batch.requests, time.time_ns())
+                errors: Mapping[bytes, Exception] = {**refused, **self._keep(batch, checked)}
             except LakerunnerError as error:
                 errors = dict.fromkeys(batch.requests, error)
-            except Exception as error:  # noqa: BLE001 - a bug: the senders are told, and the process stops
+            except Exception as error:  # noqa: BLE001 - a bug: the senders get it, and the process stops
                 errors = dict.fromkeys(batch.requests, error)
                 self._on_bug(repr(error))
-            self._answer(batch, errors)
+            self._answer(batch, errors, checked)
 
     def _next(self) -> _Batch | None:
         """The next batch that is full or old enough; None when there will be no more."""
@@ -181,21 +184,22 @@ class Receiver:
                     return self._open.pop(oldest.origin)
                 self._changed.wait(wait)
 
-    def _keep(self, batch: _Batch) -> dict[bytes, LakerunnerError]:
+    def _keep(self, batch: _Batch, checked: Mapping[bytes, Checked]) -> dict[bytes, LakerunnerError]:
+        """Store what passed the check; return why some of it was not kept."""
         now_ns = time.time_ns()
-        errors: dict[bytes, LakerunnerError] = {**refusals(batch.origin, batch.requests, now_ns)}
-        sound = {digest: data for digest, data in batch.requests.items() if digest not in errors}
-        if sound:
+        errors: dict[bytes, LakerunnerError] = {}
+        for digests in readable_groups(checked):
+            requests = {digest: batch.requests[digest] for digest in digests}
             try:
-                errors |= self._keeper.keep(batch.origin, sound, now_ns)
+                errors |= self._keeper.keep(batch.origin, requests, now_ns)
             except LakerunnerError as error:
-                errors |= dict.fromkeys(sound, error)
+                errors |= dict.fromkeys(digests, error)
         away = [error for error in errors.values() if isinstance(error, Unavailable)]
         if away:  # each sender gets its own error; only the log tells the operator
             _logger.warning("%d pushed requests are not stored: %s", len(away), in_full(away[0]))
         return errors
 
-    def _answer(self, batch: _Batch, errors: Mapping[bytes, Exception]) -> None:
+    def _answer(self, batch: _Batch, errors: Mapping[bytes, Exception], checked: Mapping[bytes, Checked]) -> None:
         with self._changed:
             for digest in batch.requests:
                 del self._answers[batch.origin.organization, batch.origin.signal, digest]
@@ -205,47 +209,51 @@ class Receiver:
         for digest, answer in batch.answers.items():
             error = errors.get(digest)
             if error is None:
-                answer.set_result(None)
+                answer.set_result(checked[digest].counts)
             else:
                 answer.set_exception(error)
 
 
-def refusals(origin: Origin, requests: Mapping[bytes, bytes], now_ns: int) -> dict[bytes, UserError]:
-    """The requests that the pipeline would set aside, and why: it is the judge itself, of each by itself. Those of Loki
-    are also refused for times that are probably wrong, as Loki does."""
-    transcoder = TRANSCODERS.get(origin.format)
-    format_read = "otlp" if transcoder else origin.format
-    if (origin.signal, format_read) not in READERS:
-        return dict.fromkeys(requests, UserError(f"this version does not accept {origin.signal} as {origin.format}"))
-    form = PUSH_FORMATS[origin.format]
-    left: list[Raw] = []
-    bad: dict[bytes, UserError] = {}
+def check_all(
+    origin: Origin, requests: Mapping[bytes, bytes], now_ns: int
+) -> tuple[dict[bytes, Checked], dict[bytes, UserError]]:
+    """Return the requests that a task will read, and those that it would set aside with the reason."""
+    check = CHECKS.get((origin.signal, origin.format))
+    if check is None:
+        error = UserError(f"this version does not accept {origin.signal} as {origin.format}")
+        return {}, dict.fromkeys(requests, error)
+    passed: dict[bytes, Checked] = {}
+    refused: dict[bytes, UserError] = {}
     for digest, request in requests.items():
-        data = form.joined([request])
         try:
-            content = _transcoded(transcoder, origin.signal, data, now_ns) if transcoder else data
+            passed[digest] = check(request, now_ns)
         except (Corrupt, UserError) as error:
-            bad[digest] = UserError(str(error))
+            refused[digest] = UserError(str(error))
+    return passed, refused
+
+
+def readable_groups(checked: Mapping[bytes, Checked]) -> Iterator[list[bytes]]:
+    """Yield the requests that share an object: as many as one read takes, in their order."""
+    group: list[bytes] = []
+    load = Load(0, 0)
+    for digest, one in checked.items():
+        if one.load is None:
+            yield [digest]
             continue
-        source = SourceObject("push", digest.hex(), "push", len(content), 0)
-        left.append(Raw(source, memoryview(content), format_read))
-    return bad | {bytes.fromhex(source.key): UserError(reason) for source, reason in refused(origin.signal, left)}
-
-
-def _transcoded(transcoder: Transcoder, signal: str, data: bytes, now_ns: int) -> bytes:
-    """The request as OTLP. UserError or Corrupt if it is refused."""
-    made = transcoder(signal, memoryview(data), GUESSED.near(now_ns, PUSH_GRACE_NS))
-    complaint = next((note.text for note in made.findings.notes if note.kind in (TOO_OLD, TOO_NEW)), None)
-    if complaint is not None:
-        raise UserError(complaint)
-    return made.whole()
+        if group and not load.plus(one.load).fits:
+            yield group
+            group, load = [], Load(0, 0)
+        group.append(digest)
+        load = load.plus(one.load)
+    if group:
+        yield group
 
 
 def _stopping() -> Unavailable:
     return Unavailable("this server is stopping: send the request again, here or elsewhere")
 
 
-def _done() -> Future[None]:
-    answer: Future[None] = Future()
+def _done() -> Answer:
+    answer: Answer = Future()
     answer.set_result(None)
     return answer

@@ -64,7 +64,8 @@ class BucketStore:
     def bucket(self) -> str:
         return self._bucket
 
-    def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> None:
+    def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> ObjectMeta | None:
+        """Return None: the answer to a write has the etag, but not the time by which listings are compared."""
         checked_key(key)
         with self._failures("write", key):
             try:
@@ -75,6 +76,7 @@ class BucketStore:
                     raise
                 # It may be our own first try, whose answer was lost. That too is work already done.
                 raise Conflict(f"object {key} exists already") from None
+        return None
 
     def put_file(self, key: str, path: Path) -> None:
         """In parts where it is more than one; until the last is there, nobody sees any of them."""

@@ -55,19 +55,21 @@ class LocalStore:
     def bucket(self) -> str:
         return "local"
 
-    def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> None:
-        self._put(key, lambda file: file.write(data), if_absent)
+    def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> ObjectMeta | None:
+        status = self._put(key, lambda file: file.write(data), if_absent)
+        etag = hashlib.blake2b(data, digest_size=_ETAG_BYTES).hexdigest()
+        return ObjectMeta(key, status.st_size, etag, status.st_mtime_ns)
 
     def put_file(self, key: str, path: Path) -> None:
         with path.open("rb") as source:
             self._put(key, lambda file: shutil.copyfileobj(source, file, _COPY_BYTES), if_absent=False)
 
-    def _put(self, key: str, write: Callable[[BufferedWriter], object], if_absent: bool) -> None:
+    def _put(self, key: str, write: Callable[[BufferedWriter], object], if_absent: bool) -> os.stat_result:
         parents, name = self._split(key)
         temporary = _HALF_WRITTEN + token_hex(8)
         with _failures("write", key, writing=True), self._directory(parents, create=True) as directory:
             try:
-                _write_synced(temporary, write, directory)
+                status = _write_synced(temporary, write, directory)
                 if if_absent:
                     os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
                 else:
@@ -79,6 +81,7 @@ class LocalStore:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=directory)
             os.fsync(directory)
+        return status
 
     def get(self, key: str, *, max_bytes: int) -> memoryview:
         return self._whole(key, max_bytes)[1]
@@ -240,11 +243,12 @@ def _explained(error: OSError, action: str, key: str, writing: bool) -> Lakerunn
     return Unavailable(f"{_NAME} cannot {action} {key}: {error.strerror}")
 
 
-def _write_synced(name: str, write: Callable[[BufferedWriter], object], directory: int) -> None:
+def _write_synced(name: str, write: Callable[[BufferedWriter], object], directory: int) -> os.stat_result:
     with open(os.open(name, _WRITE, 0o666, dir_fd=directory), "wb") as file:
         write(file)
         file.flush()
         os.fsync(file.fileno())
+        return os.fstat(file.fileno())
 
 
 def _meta(key: str, entry: os.DirEntry[str]) -> ObjectMeta | None:

@@ -40,8 +40,9 @@ class ObjectStore(SegmentStore, Protocol):
     def bucket(self) -> str:
         """The name that source objects are recorded under; the same after a local store has moved."""
 
-    def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> None:
-        """Write the whole object, atomically and durably. `if_absent`: Conflict if the key exists."""
+    def put(self, key: str, data: bytes | memoryview, *, if_absent: bool = False) -> ObjectMeta | None:
+        """Write the whole object, atomically and durably; return what `head` says of it, or None where the store would
+        have to be asked for that. `if_absent`: Conflict if the key exists."""
 
     def put_file(self, key: str, path: Path) -> None:
         """As `put`, with what this file of the machine holds, which is never in memory as a whole."""

@@ -41,7 +41,7 @@ from lakerunner.pipeline.write import FileForm, Identity, SegmentWriter
 
 __all__ = ["READERS", "Made", "Raw", "make_segments", "signal_in", "warm"]
 
-Put = Callable[[str, memoryview], None]
+Put = Callable[[str, memoryview], object]
 Write = Callable[["_Work", Rows], "_Written"]
 
 
@@ -134,7 +134,7 @@ def _made_of_pieces(work: _Work, raw: Raw, request: Request, write: Write) -> Ma
     try:
         for piece in pieces(np.frombuffer(raw.data.toreadonly(), np.uint8), request):
             work = replace(work, piece=work.piece + 1)
-            read = reader([replace(raw, data=memoryview(piece))])
+            read = reader([replace(raw, data=piece.data)])
             del piece  # each is gone before the next is made
             if read.failed:
                 return Made(failed=read.failed)

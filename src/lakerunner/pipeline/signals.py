@@ -89,7 +89,8 @@ _ROLLUPS = SignalRow(
 )
 _ROWS = (_LOGS, _METRICS, _TRACES, _ROLLUPS)
 _BY_TABLE = {row.spec.table: row for row in _ROWS}
-# By signal and format.
+# By signal, and by signal and format.
+REQUESTS = {row.spec.name: row.request for row in _ROWS if row.request}
 READERS = {(row.spec.name, name): reader for row in _ROWS for name, reader in row.readers.items()}
 
 

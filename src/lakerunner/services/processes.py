@@ -35,7 +35,7 @@ from lakerunner.model.signal import SIGNALS
 from lakerunner.objects.store import ObjectStore
 from lakerunner.pipeline.compact import CompactLimits
 from lakerunner.pipeline.ingest import IngestLimits
-from lakerunner.pipeline.segments import warm
+from lakerunner.pipeline.push_check import warm
 from lakerunner.pipeline.transcode.mapping_file import read_mapping_file
 from lakerunner.services.announce import Announcer
 from lakerunner.services.boxer import Boxer, Lane, compact_lane, ingest_lane, rollup_lane
@@ -108,14 +108,14 @@ def add_pubsub(parts: Parts, _say: Say) -> Routes:
     add_relay(parts)
     who = _authenticator(parts)
     index = parts.index.hurried()  # at these doors a client waits
-    announced = Announcer(index, parts.store, settings.routes.route_of).keys
-    receiver = _open_receiver(parts, Keeper(parts.store, index.pushes, lambda key: _announced(announced, key)))
+    announcer_of_doors = Announcer(index, parts.store, settings.routes.route_of)
+    receiver = _open_receiver(parts, Keeper(parts.store, index.pushes, announcer_of_doors.metas))
     otlp = OtlpApi(receiver, who, settings.request_max_bytes)
     loki = LokiPushApi(receiver, who, settings.request_max_bytes)
     parts.doors.update(open_otlp_ports(parts, otlp))
     if queues:
         parts.doors["notifications"] = ", ".join(queue.name for queue in queues)
-    events = EventsApi(announced, who, notified)
+    events = EventsApi(announcer_of_doors.keys, who, notified)
     prometheus = RemoteWriteApi(receiver, who, settings.request_max_bytes)
     return [*events.routes(), *otlp.routes(), *loki.routes(), *prometheus.routes()]
 
@@ -288,7 +288,3 @@ def _open_receiver(parts: Parts, keeper: Keeper) -> Receiver:
     # So that the first request does not wait for it longer than it must.
     threading.Thread(target=warm, name="push-warm", daemon=True).start()
     return receiver
-
-
-def _announced(announce: Callable[[list[str]], object], key: str) -> None:
-    announce([key])

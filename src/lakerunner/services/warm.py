@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from lakerunner.api.formats.series_rows import warm as warm_rows
+from lakerunner.pipeline.push_check import warm as warm_checks
 from lakerunner.pipeline.read.remote_write import warm_remote_write
 from lakerunner.pipeline.segments import warm as warm_readers
 from lakerunner.pipeline.warm import warm as warm_tending
@@ -33,6 +34,7 @@ def warm_queries_aside(sandboxes: Sandboxes) -> None:
 
 def warm_pipeline() -> None:
     warm_readers()
+    warm_checks()
     warm_tending()
 
 

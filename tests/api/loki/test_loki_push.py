@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakerunner.api.keep import Origin
-from lakerunner.api.receive import refusals
+from lakerunner.api.receive import check_all
 from lakerunner.model.protobuf import DELIMITED, VARINT, delimited, tag, varint
 from suites.doors import MAX_BYTES, Doors
 from suites.pushed import ACME, OTHER, pushed_objects
@@ -149,7 +149,7 @@ def test_a_time_that_is_probably_wrong_is_refused_in_the_words_of_loki(ns: int, 
         "lokijson": json.dumps({"streams": [{"stream": {"job": "a"}, "values": [[str(ns), "a"]]}]}).encode(),
     }
     for form, body in bodies.items():
-        refused = refusals(Origin(ACME.id, "logs", form), {b"x": body}, NOW)
+        _, refused = check_all(Origin(ACME.id, "logs", form), {b"x": body}, NOW)
         assert (b"x" in refused) == bool(words)
         if words:
             assert str(refused[b"x"]).startswith(f"entry for stream '{LABELS}' {words}")

@@ -23,8 +23,8 @@ from lakerunner.api.body import BodyLimit, read_sent, setting_limit
 from lakerunner.api.openapi import Body, Endpoint, Operation, Reply
 from lakerunner.api.receive import Receiver
 from lakerunner.model.caller import Role
-from lakerunner.model.errors import Corrupt, UserError
-from lakerunner.pipeline.read.remote_write_check import Counts, check_message
+from lakerunner.model.errors import UserError
+from lakerunner.pipeline.read.remote_write_check import Counts
 from lakerunner.pipeline.read.remote_write_fields import REQUESTS, V1, V2
 
 PATHS = ("/api/v1/write", "/prometheus/api/v1/write", "/api/v1/push")
@@ -56,8 +56,8 @@ class RemoteWriteApi:
         caller = await self.authenticator.admit(request, Role.WRITE)
         limit = setting_limit(self.max_bytes)
         body = await read_sent(request, limit)  # a block is never much larger than what is in it
-        message, counts = await to_thread.run_sync(checked, body, version, limit)
-        await self.receiver.accept_soon(caller.organization, "metrics", FORMATS[version], message)
+        message = await to_thread.run_sync(unsnapped, body, limit)
+        counts = await self.receiver.accept_soon(caller.organization, "metrics", FORMATS[version], message)
         return Response(status_code=204, headers=written(counts) if version == V2 else {})
 
 
@@ -72,15 +72,6 @@ def version_of(content_type: str, encoding: str) -> int:
     if encoding.strip().lower() not in ("snappy", ""):
         raise HTTPException(415, f"content-encoding {encoding!r} is not supported: send snappy")
     return REQUESTS.index(str(name))
-
-
-def checked(body: bytes, version: int, limit: BodyLimit) -> tuple[bytes, Counts]:
-    """The message and what is in it; UserError if it is not what it says it is."""
-    message = unsnapped(body, limit)
-    try:
-        return message, check_message(message, version)
-    except Corrupt as error:
-        raise UserError(str(error)) from error
 
 
 def unsnapped(block: bytes, limit: BodyLimit) -> bytes:
@@ -103,7 +94,9 @@ def unsnapped(block: bytes, limit: BodyLimit) -> bytes:
     return content
 
 
-def written(counts: Counts) -> dict[str, str]:
-    """What 2.0 wants to be told: all of it, as nothing is written in part."""
-    found = {"samples": counts.samples, "histograms": counts.histograms, "exemplars": counts.exemplars}
-    return {_WRITTEN.format(name): str(count) for name, count in found.items()}
+def written(counts: Counts | None) -> dict[str, str]:
+    """Return the headers of 2.0 that say what was written: all of it, as nothing is written in part."""
+    return {
+        _WRITTEN.format(name): str(getattr(counts, name) if counts else 0)
+        for name in ("samples", "histograms", "exemplars")
+    }

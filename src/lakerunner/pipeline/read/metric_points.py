@@ -7,10 +7,11 @@ to carry: their row of `wide` is the first one, which is nobody's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from lakerunner.pipeline.read.memory import load
@@ -100,19 +101,16 @@ class Points(NamedTuple):
     counts: Any
 
 
-def points_for(counts: Mapping[str, int], points: int, wide: int) -> Points:
-    """Room for so many points, of which so many are wide, and for what `counts` says they hold."""
+def points_for(counts: Counter[str], points: int, wide: int) -> Points:
+    """Return room for this many points, `wide` of them wide, and for what `counts` says they hold."""
 
-    def many(name: str) -> int:
-        return counts.get(name, 0)
-
-    def numbers(name: str) -> Any:
-        return np.zeros(many(name), np.uint64)
+    def numbers(name: str) -> npt.NDArray[np.uint64]:
+        return np.zeros(counts[name], np.uint64)
 
     found = Points(
         np.zeros(points + 1, _POINT),
         np.zeros(wide + 2, _WIDE),
-        np.zeros(many("Exemplar") + 1, _EXEMPLAR),
+        np.zeros(counts["Exemplar"] + 1, _EXEMPLAR),
         Lot(
             numbers("explicit_bounds"),
             numbers("bucket_counts"),
@@ -121,8 +119,8 @@ def points_for(counts: Mapping[str, int], points: int, wide: int) -> Points:
             numbers("ValueAtQuantile"),
             numbers("ValueAtQuantile"),
         ),
-        attributes_for(many("Point.attributes")),
-        attributes_for(many("Exemplar.attributes")),
+        attributes_for(counts["Point.attributes"]),
+        attributes_for(counts["Exemplar.attributes"]),
         np.zeros(10, np.int64),
     )
     found.counts[WIDES] = 1

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from lakerunner.pipeline.read.arrays import Bytes, Int32s, Names
 from lakerunner.pipeline.read.memory import AHEAD, digest, prefetch, same
 
 # `after` is the row that was asked for after this one. In row 0, `size` is the number of names, and `at` the seed of
@@ -22,20 +23,20 @@ from lakerunner.pipeline.read.memory import AHEAD, digest, prefetch, same
 _NAME = np.dtype([("at", np.int32), ("size", np.int32), ("after", np.int32), ("slot", np.int32)])
 
 
-def names_for(most: int) -> Any:
+def names_for(most: int) -> Names:
     """Room for this many different names. Fresh zero pages cost nothing until they are touched."""
     names = np.zeros(1 << max(4, (2 * most + 1).bit_length()), _NAME)
     names["at"][0] = secrets.randbits(31)
     return names
 
 
-def slices_of_names(names: Any) -> tuple[Any, Any]:
+def slices_of_names(names: Names) -> tuple[Int32s, Int32s]:
     """(at, size) of each name by number."""
     known = names[1 : int(names["size"][0]) + 1]
     return np.ascontiguousarray(known["at"]), np.ascontiguousarray(known["size"])
 
 
-def texts_of(names: Any, data: Any) -> list[bytes]:
+def texts_of(names: Names, data: Bytes) -> list[bytes]:
     """The names by number."""
     at, size = slices_of_names(names)
     return [data[start : start + length].tobytes() for start, length in zip(at.tolist(), size.tolist(), strict=True)]

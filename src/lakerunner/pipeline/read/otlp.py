@@ -14,16 +14,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.read.arrays import Bytes, Int64s
 from lakerunner.pipeline.read.memory import PADDING
 from lakerunner.pipeline.read.repair import Repair, repaired
 from lakerunner.pipeline.read.rows import Raw
-from lakerunner.pipeline.read.walk import ENTITY_REFS
 from lakerunner.pipeline.read.wire import (
     BYTES,
     FIXED64,
@@ -41,6 +40,9 @@ from lakerunner.pipeline.read.wire import (
     explain,
     grammar,
 )
+
+# The key under which a resource's entity_refs are kept; it stands behind the input, before the padding.
+ENTITY_REFS = np.frombuffer(b"lakerunner.entity_refs", np.uint8)
 
 KEY_VALUE = {1: Field("key", STRING), 2: Field("value", MESSAGE, "AnyValue", once=1)}
 COMMON: Messages = {
@@ -87,7 +89,7 @@ class Request:
     weights: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
-    def tables(self) -> Any:
+    def tables(self) -> Int64s:
         return grammar(self.messages)
 
     def look(self, data: bytes, name: str) -> tuple[int, bool]:
@@ -96,12 +98,12 @@ class Request:
         verdict = check(np.frombuffer(data, np.uint8), self.tables, list(self.messages).index(name), counts)
         return int(counts[:-1].sum()), verdict.odd
 
-    def zeros(self) -> Any:
+    def zeros(self) -> Int64s:
         """Counts, as `check` wants them."""
         return np.zeros(len(self.messages) + 1, np.int64)
 
     @cached_property
-    def costs(self) -> Any:
+    def costs(self) -> Int64s:
         """Bytes of memory for what `check` counts, beside those for its own bytes: row 0 where values are nested in
         others, row 1 where they are not. What a request takes is the larger sum."""
         nested = {"AnyValue": 150, **{name: -150 for name in self.messages if name.endswith(".attributes")}}
@@ -140,11 +142,30 @@ class Oversized(Exception):
 
 
 @dataclass(frozen=True)
+class Load:
+    """What it takes to read some bytes at once: their size, the memory by estimate, and whether they are odd, which
+    takes several copies."""
+
+    size: int
+    memory: int
+    odd: bool = False
+
+    def plus(self, other: Load) -> Load:
+        return Load(self.size + other.size, self.memory + other.memory, self.odd or other.odd)
+
+    @property
+    def fits(self) -> bool:
+        """Whether one read takes them."""
+        share = ODD_SHARE if self.odd else 1
+        return self.size * share <= MAX_BYTES and self.memory * share <= MAX_MEMORY
+
+
+@dataclass(frozen=True)
 class Part:
     """A file that can be walked, unless it is `odd` and must be mended before: what `check` counted in it."""
 
-    data: Any
-    found: Any
+    data: Bytes
+    found: Int64s
     request: Request
     odd: bool
 
@@ -165,9 +186,12 @@ class Part:
         return 3 * len(self.data) + int((self.request.costs @ self.found).max())
 
     @property
+    def load(self) -> Load:
+        return Load(len(self.data), self.memory, self.odd)
+
+    @property
     def fits(self) -> bool:
-        share = ODD_SHARE if self.odd else 1
-        return len(self.data) * share <= MAX_BYTES and self.memory * share <= MAX_MEMORY
+        return self.load.fits
 
 
 @dataclass(frozen=True)
@@ -176,10 +200,10 @@ class Files:
     `modified_ns` is that of each item's file. `left` did not fit and must be read next. `items` are the rows of each
     file that is done."""
 
-    data: Any
+    data: Bytes
     end: int
-    counts: Mapping[str, int]
-    modified_ns: Any
+    counts: Counter[str]
+    modified_ns: Int64s
     done: tuple[SourceObject, ...]
     failed: tuple[tuple[SourceObject, str], ...]
     left: Sequence[Raw]
@@ -214,28 +238,33 @@ def joined(raws: Sequence[Raw], request: Request) -> Files:
     return Files(data, end, counts, modified_ns, tuple(done), tuple(failed), left, tuple(items))
 
 
-def sound(data: Any, request: Request) -> Part:
-    """The bytes themselves, or where they are unusual yet right, an equal plain form of them, unless they do not fit.
-    Corrupt if they are not such a request."""
+def sound(data: Bytes, request: Request) -> Part:
+    """Return the bytes themselves, or where they are unusual yet right, an equal plain form of them, unless they do not
+    fit. Corrupt if they are not such a request."""
     if not len(data):
         raise Corrupt("the file is empty")
-    part = checked(data, request)
+    return settled(checked(data, request))
+
+
+def settled(part: Part) -> Part:
+    """Return the part that will be walked, an odd one in its plain form if it fits. Corrupt if it has no resources."""
     if part.odd and part.fits:
         part = mended(part)
-    if not part.counts[list(request.messages)[1]]:
-        raise Corrupt(f"not an OTLP {request.signal} request: it has no {list(request.messages)[1]}")
+    resources = list(part.request.messages)[1]
+    if not part.counts[resources]:
+        raise Corrupt(f"not an OTLP {part.request.signal} request: it has no {resources}")
     return part
 
 
 def mended(part: Part) -> Part:
-    """The plain form of an odd file."""
+    """Return the plain form of an odd file."""
     request = part.request
     plain = repaired(part.data.tobytes(), request.look, request.repair, next(iter(request.messages)))
     return replace(checked(np.frombuffer(plain, np.uint8), request), odd=False)
 
 
-def checked(data: Any, request: Request) -> Part:
-    """Corrupt if it is not such a request."""
+def checked(data: Bytes, request: Request) -> Part:
+    """Return what these bytes hold. Corrupt if they are not such a request."""
     found = request.zeros()
     verdict = check(data, request.tables, 0, found)
     if verdict.code != OK:
@@ -243,7 +272,7 @@ def checked(data: Any, request: Request) -> Part:
     return Part(data, found, request, bool(verdict.odd))
 
 
-def _reason(data: Any, request: Request, verdict: Verdict) -> str:
+def _reason(data: Bytes, request: Request, verdict: Verdict) -> str:
     where = explain(data, request.messages, verdict)
     begin = bytes(data[:4])
     for prefix, name in _OTHER_FORMATS:
@@ -253,17 +282,17 @@ def _reason(data: Any, request: Request, verdict: Verdict) -> str:
     return f"{where}; this looks like an OTLP {other} request" if other else where
 
 
-def other_signal(data: Any, request: Request) -> str:
+def other_signal(data: Bytes, request: Request) -> str:
     """Whose request these bytes look like that are not one of this kind; "" if that is not clear."""
     return _other_signal(data, request, check(data, request.tables, 0, request.zeros()))
 
 
-def _other_signal(data: Any, request: Request, verdict: Verdict) -> str:
+def _other_signal(data: Bytes, request: Request, verdict: Verdict) -> str:
     in_item = verdict.code == WRONG_TYPE and list(request.messages)[verdict.message] == request.item
     return _signal_of_item(data, verdict) if in_item else ""
 
 
-def _signal_of_item(data: Any, verdict: Verdict) -> str:
+def _signal_of_item(data: Bytes, verdict: Verdict) -> str:
     """Which signal's item this is, by the fields it has; "" if none that we know."""
     fields = set()
     at, code = verdict.start, OK

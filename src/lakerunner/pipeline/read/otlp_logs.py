@@ -7,13 +7,16 @@ one, of its records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
+from lakerunner.model.signal import ATTRIBUTES
+from lakerunner.pipeline.read.arrays import Bytes, Names, Records
+from lakerunner.pipeline.read.envelope import Envelope, read_envelope
 from lakerunner.pipeline.read.logs_request import LOGS_REQUEST
 from lakerunner.pipeline.read.memory import digest, load
 from lakerunner.pipeline.read.names import names_for, number_of
@@ -24,21 +27,13 @@ from lakerunner.pipeline.read.walk import (
     BYTES,
     VALUE,
     Attributes,
-    Owners,
-    attached_to,
     attributes_for,
-    common_columns,
-    owners_for,
     read_pair,
-    read_resource,
-    read_scope,
     read_value,
     strings,
 )
 from lakerunner.pipeline.read.wire import FIXED32, FIXED64, STRING, VARINT, read_size, read_varint, skip_field, tag_of
 
-# ResourceLogs and ScopeLogs are alike: first what they are about, then their items.
-_HEAD, _ITEMS, _SCHEMA_URL = (tag_of(number, STRING) for number in (1, 2, 3))
 _TIME, _OBSERVED_TIME = (tag_of(number, FIXED64) for number in (1, 11))
 _SEVERITY_NUMBER, _DROPPED = (tag_of(number, VARINT) for number in (2, 7))
 _SEVERITY_TEXT, _BODY, _ATTRIBUTES, _TRACE_ID, _SPAN_ID, _EVENT_NAME = (
@@ -50,9 +45,7 @@ _RECORD = np.dtype(
     [
         ("time", np.uint64),
         ("observed", np.uint64),
-        ("size", np.int32),  # of the record, in bytes
         ("first", np.int32),  # of its attributes; the next record's first ends them
-        ("scope", np.int32),
         ("severity_number", np.int32),
         ("severity_text", np.int32),  # as a number of Logs.severity_texts
         ("event_name", np.int32),
@@ -69,55 +62,51 @@ _RECORD = np.dtype(
 )
 
 
-class Parts(NamedTuple):
-    """What records are made of, beside their rows: attributes, and the names of texts that are few."""
-
-    attributes: Attributes
-    severity_texts: Any
-    event_names: Any
-
-
 class Logs(NamedTuple):
-    """All requests, flat. `records` has one more row at the end to close the last one's attributes. `counts` are the
-    records and their attributes so far. Of each resource `deliveries` is a digest of the bytes of its ResourceLogs, and
-    `firsts` the first of its records, which stand together."""
+    """The records of all requests. `records` has one more row at the end to close the last one's attributes; texts
+    that are few are names."""
 
-    records: Any
-    parts: Parts
-    scopes: Owners
-    resources: Owners
-    counts: Any
-    deliveries: Any
-    firsts: Any
+    records: Records
+    attributes: Attributes
+    severity_texts: Names
+    event_names: Names
 
 
 def read_logs(raws: Sequence[Raw]) -> Read:
-    """The log records of these objects."""
+    """Return the log records of these objects."""
     files = joined(raws, LOGS_REQUEST)
-    if not files.counts.get("LogRecord"):
+    if not files.counts["LogRecord"]:
         return Read(None, files.done, files.failed, files.left, files.items)
+    envelope = read_envelope(files, LOGS_REQUEST)
+    scope = envelope.items["scope"]
     logs = _logs_for(files.counts)
-    _read_requests(files.data, files.end, logs)
-    records = logs.records[:-1]
-    scope = records["scope"]
-    resource = logs.scopes.rows["resource"][scope]
+    _read_records(files.data, envelope.items, logs)
     attached = {
-        ATTRIBUTES.map_column: Attached(*logs.parts.attributes, logs.records["first"]),
-        SCOPE.map_column: attached_to(logs.scopes, scope),
-        RESOURCE.map_column: attached_to(logs.resources, resource),
+        ATTRIBUTES.map_column: Attached(*logs.attributes, logs.records["first"]),
+        **envelope.attached(scope),
     }
     columns = {
-        **_record_columns(logs, records, files.data),
-        **common_columns(logs.scopes, logs.resources, files.data, scope),
-        "delivery": Numbers(logs.deliveries, None, resource),
-        "delivery_row": Numbers((np.arange(len(records)) - logs.firsts[resource]).astype(np.uint32)),
+        **_record_columns(logs, files.data),
+        **envelope.columns(files.data, scope),
+        **_delivery_columns(envelope, files.data),
     }
-    rows = Rows(len(records), files.data, columns, attached, files.modified_ns, records["size"])
+    rows = Rows(len(scope), files.data, columns, attached, files.modified_ns, envelope.items["size"])
     return Read(rows, files.done, files.failed, files.left, files.items)
 
 
-def _record_columns(logs: Logs, records: Any, data: Any) -> dict[str, Column]:
-    """OTLP's own fields; the steps make the segment's columns of them."""
+def _delivery_columns(envelope: Envelope, data: Bytes) -> dict[str, Column]:
+    """Return which ResourceLogs each record came with, as a digest of its bytes, and its place in there."""
+    resources = envelope.resources.rows[:-1]
+    resource = envelope.scopes.rows["resource"][envelope.items["scope"]]
+    return {
+        "delivery": Numbers(_digest_all(data, resources), None, resource),
+        "delivery_row": Numbers((np.arange(len(resource)) - resources["item"][resource]).astype(np.uint32)),
+    }
+
+
+def _record_columns(logs: Logs, data: Bytes) -> dict[str, Column]:
+    """Return OTLP's own fields; the steps make the segment's columns of them."""
+    records = logs.records[:-1]
     body = np.empty(len(records), VALUE)
     for name in ("kind", "at", "size"):
         body[name] = records[f"body_{name}"]
@@ -125,8 +114,8 @@ def _record_columns(logs: Logs, records: Any, data: Any) -> dict[str, Column]:
         "time_unix_nano": Numbers(records["time"]),
         "observed_time_unix_nano": Numbers(records["observed"]),
         "severity_number": Numbers(records["severity_number"]),
-        "severity_text": Coded(records["severity_text"], strings(logs.parts.severity_texts, data)),
-        "event_name": Coded(records["event_name"], strings(logs.parts.event_names, data)),
+        "severity_text": Coded(records["severity_text"], strings(logs.severity_texts, data)),
+        "event_name": Coded(records["event_name"], strings(logs.event_names, data)),
         "body": Json(body),
         "trace_id": Texts(BYTES, records["trace_at"], records["trace_size"], empty_is_null=True),
         "span_id": Texts(BYTES, records["span_at"], records["span_size"], empty_is_null=True),
@@ -135,22 +124,19 @@ def _record_columns(logs: Logs, records: Any, data: Any) -> dict[str, Column]:
     }
 
 
-def _logs_for(counts: Mapping[str, int]) -> Logs:
+def _logs_for(counts: Counter[str]) -> Logs:
     records = counts["LogRecord"]
     return Logs(
         np.zeros(records + 1, _RECORD),
-        Parts(attributes_for(counts["LogRecord.attributes"]), names_for(records), names_for(records)),
-        owners_for(counts["ScopeLogs"], counts["Scope.attributes"]),
-        owners_for(counts["ResourceLogs"], counts["Resource.attributes"] + counts["EntityRef"]),
-        np.zeros(2, np.int64),
-        np.zeros(counts["ResourceLogs"], np.int64),
-        np.zeros(counts["ResourceLogs"], np.int64),
+        attributes_for(counts["LogRecord.attributes"]),
+        names_for(records),
+        names_for(records),
     )
 
 
 @njit(cache=True)
-def _read_record(data: Any, at: Any, end: Any, record: Any, parts: Parts) -> Any:
-    """A LogRecord into its row; how many attributes there are now, of which `record.first` were there before."""
+def _read_record(data: Any, at: Any, end: Any, record: Any, logs: Logs) -> Any:
+    """Read a LogRecord into its row; return the number of attributes so far, `record.first` of them before it."""
     text_at, text_end, event_at, event_end = at, at, at, at
     count = np.int64(record.first)
     record.body_kind = ABSENT
@@ -158,7 +144,7 @@ def _read_record(data: Any, at: Any, end: Any, record: Any, parts: Parts) -> Any
         tag = data[at]
         if tag == _ATTRIBUTES:
             start, at = read_size(data, at + 1)
-            read_pair(data, start, at, count, parts.attributes)
+            read_pair(data, start, at, count, logs.attributes)
             count += 1
         elif tag == _TIME:
             record.time = load(data, at + 1)
@@ -192,68 +178,28 @@ def _read_record(data: Any, at: Any, end: Any, record: Any, parts: Parts) -> Any
             event_end = at
         else:
             at = skip_field(data, at)
-    record.severity_text = number_of(data, text_at, text_end - text_at, parts.severity_texts, np.int64(-1))
-    record.event_name = number_of(data, event_at, event_end - event_at, parts.event_names, np.int64(-1))
+    record.severity_text = number_of(data, text_at, text_end - text_at, logs.severity_texts, np.int64(-1))
+    record.event_name = number_of(data, event_at, event_end - event_at, logs.event_names, np.int64(-1))
     return count
 
 
 @njit(cache=True)
-def _read_scope_logs(data: Any, at: Any, end: Any, logs: Logs) -> Any:
-    index = logs.scopes.counts[0]
-    logs.scopes.counts[0] = index + 1
-    scope = logs.scopes.rows[index]
-    scope.first = logs.scopes.counts[1]
-    scope.resource = logs.resources.counts[0] - 1
-    while at < end:
-        tag = data[at]
-        if tag == _ITEMS:
-            start, at = read_size(data, at + 1)
-            record = logs.records[logs.counts[0]]
-            record.size, record.scope, record.first = at - start, index, logs.counts[1]
-            logs.counts[1] = _read_record(data, start, at, record, logs.parts)
-            logs.counts[0] += 1
-        elif tag == _HEAD:
-            start, at = read_size(data, at + 1)
-            read_scope(data, start, at, index, logs.scopes)
-        elif tag == _SCHEMA_URL:
-            start, at = read_size(data, at + 1)
-            scope.schema_url_at, scope.schema_url_size = start, at - start
-        else:
-            at = skip_field(data, at)
+def _read_records(data: Any, items: Any, logs: Logs) -> Any:
+    """Read the LogRecords at these places into their rows."""
+    count = np.int64(0)
+    for row in range(len(items)):
+        at = np.int64(items[row].at)
+        record = logs.records[row]
+        record.first = count
+        count = _read_record(data, at, at + np.int64(items[row].size), record, logs)
+    logs.records[len(items)].first = count
 
 
 @njit(cache=True)
-def _read_resource_logs(data: Any, at: Any, end: Any, logs: Logs) -> Any:
-    index = logs.resources.counts[0]
-    logs.resources.counts[0] = index + 1
-    resource = logs.resources.rows[index]
-    resource.first = logs.resources.counts[1]
-    logs.firsts[index] = logs.counts[0]
-    logs.deliveries[index] = np.int64(digest(data, at, end - at, np.uint64(0)))
-    while at < end:
-        tag = data[at]
-        if tag == _ITEMS:
-            start, at = read_size(data, at + 1)
-            _read_scope_logs(data, start, at, logs)
-        elif tag == _HEAD:
-            start, at = read_size(data, at + 1)
-            read_resource(data, start, at, index, logs.resources)
-        elif tag == _SCHEMA_URL:
-            start, at = read_size(data, at + 1)
-            resource.schema_url_at, resource.schema_url_size = start, at - start
-        else:
-            at = skip_field(data, at)
-
-
-@njit(cache=True)
-def _read_requests(data: Any, end: Any, logs: Logs) -> Any:
-    at = np.int64(0)
-    while at < end:
-        if data[at] == _HEAD:
-            start, at = read_size(data, at + 1)
-            _read_resource_logs(data, start, at, logs)
-        else:
-            at = skip_field(data, at)
-    logs.records[logs.counts[0]].first = logs.counts[1]
-    for owners in (logs.scopes, logs.resources):
-        owners.rows[owners.counts[0]].first = owners.counts[1]
+def _digest_all(data: Any, owners: Any) -> Any:
+    """Return a digest of the bytes of each owner."""
+    digests = np.empty(len(owners), np.int64)
+    for row in range(len(owners)):
+        size = np.int64(owners[row].size)
+        digests[row] = np.int64(digest(data, np.int64(owners[row].at), size, np.uint64(0)))
+    return digests

@@ -7,14 +7,17 @@ one, of its points. A Metric without points says nothing and leaves no row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
+from lakerunner.model.signal import ATTRIBUTES
+from lakerunner.pipeline.read.arrays import Bytes, Int32s, Names, Records
+from lakerunner.pipeline.read.envelope import read_envelope
 from lakerunner.pipeline.read.metric_points import (
     DOUBLE,
     EXEMPLARS,
@@ -41,26 +44,12 @@ from lakerunner.pipeline.read.metrics_request import METRICS_REQUEST
 from lakerunner.pipeline.read.names import names_for, number_of
 from lakerunner.pipeline.read.otlp import joined
 from lakerunner.pipeline.read.rows import Attached, Coded, Column, Lists, Numbers, Raw, Read, Rows, Structs, Texts
-from lakerunner.pipeline.read.walk import (
-    BYTES,
-    Attributes,
-    Owners,
-    attached_to,
-    attributes_for,
-    common_columns,
-    owners_for,
-    read_pair,
-    read_resource,
-    read_scope,
-    strings,
-)
+from lakerunner.pipeline.read.walk import BYTES, Attributes, attributes_for, read_pair, strings
 from lakerunner.pipeline.read.wire import STRING, VARINT, read_size, read_varint, skip_field, tag_of
 
 METADATA = "metadata"  # of the metric: attached like a scope's attributes, and the column made of them
 _TEMPORALITIES = {1: "delta", 2: "cumulative"}
 
-# ResourceMetrics and ScopeMetrics are alike: first what they are about, then their items.
-_HEAD, _ITEMS, _SCHEMA_URL = (tag_of(number, STRING) for number in (1, 2, 3))
 _NAME, _DESCRIPTION, _UNIT, _METADATA = (tag_of(number, STRING) for number in (1, 2, 3, 12))
 _GAUGE, _SUM, _HISTOGRAM, _EXPONENTIAL, _SUMMARY = (tag_of(number, STRING) for number in (5, 7, 9, 10, 11))
 _POINT, _TEMPORALITY, _MONOTONIC = tag_of(1, STRING), tag_of(2, VARINT), tag_of(3, VARINT)
@@ -73,7 +62,6 @@ _METRIC = np.dtype(
         ("kind", np.int32),  # as a number of TYPES
         ("temporality", np.int32),
         ("monotonic", np.int32),
-        ("scope", np.int32),
         ("first", np.int32),  # of its metadata; the next metric's first ends them
     ]
 )
@@ -82,45 +70,43 @@ _METRIC = np.dtype(
 class Words(NamedTuple):
     """Texts that are few, as names."""
 
-    names: Any
-    descriptions: Any
-    units: Any
+    names: Names
+    descriptions: Names
+    units: Names
 
 
 class Metrics(NamedTuple):
-    """All requests, flat. `metrics` has one more row at the end to close the last one's metadata. `counts` are the
-    metrics and their metadata so far."""
+    """The metrics of all requests and their points. `metrics` has one more row at the end to close the last one's
+    metadata. `counts` has the metadata so far."""
 
-    metrics: Any
+    metrics: Records
     metadata: Attributes
     words: Words
     points: Points
-    scopes: Owners
-    resources: Owners
     counts: Any
 
 
 def read_metrics(raws: Sequence[Raw]) -> Read:
-    """The data points of these objects."""
+    """Return the data points of these objects."""
     files = joined(raws, METRICS_REQUEST)
     if not len(files.modified_ns):
         return Read(None, files.done, files.failed, files.left, files.items)
+    envelope = read_envelope(files, METRICS_REQUEST)
     found = _metrics_for(files.counts, len(files.modified_ns))
-    _read_requests(files.data, files.end, found)
+    _read_metrics(files.data, envelope.items, found)
     points = found.points.points[:-1]
     metric = points["metric"]
-    scope = found.metrics["scope"][metric]
+    scope = envelope.items["scope"][metric]
     attached = {
         ATTRIBUTES.map_column: Attached(*found.points.attributes, _whole(found.points.points["first"])),
-        SCOPE.map_column: attached_to(found.scopes, scope),
-        RESOURCE.map_column: attached_to(found.resources, found.scopes.rows["resource"][scope]),
+        **envelope.attached(scope),
     }
-    if found.counts[1]:
+    if found.counts[0]:
         attached[METADATA] = Attached(*found.metadata, _whole(found.metrics["first"]), metric)
     columns = {
         **_point_columns(points),
         **_metric_columns(found, files.data, metric),
-        **common_columns(found.scopes, found.resources, files.data, scope),
+        **envelope.columns(files.data, scope),
     }
     if found.points.counts[WIDES] > 1:
         columns |= _wide_columns(found.points, points["wide"])
@@ -130,12 +116,12 @@ def read_metrics(raws: Sequence[Raw]) -> Read:
     return Read(rows, files.done, files.failed, files.left, files.items)
 
 
-def _whole(first: Any) -> Any:
+def _whole(first: Int32s) -> Int32s:
     """In a row of its own: jitted code is compiled once more for numbers that stand apart."""
     return np.ascontiguousarray(first)
 
 
-def _point_columns(points: Any) -> dict[str, Column]:
+def _point_columns(points: Records) -> dict[str, Column]:
     return {
         "time_unix_nano": Numbers(points["time"]),
         "start_time_unix_nano": Numbers(points["start"]),
@@ -145,7 +131,7 @@ def _point_columns(points: Any) -> dict[str, Column]:
     }
 
 
-def _metric_columns(found: Metrics, data: Any, metric: Any) -> dict[str, Column]:
+def _metric_columns(found: Metrics, data: Bytes, metric: Int32s) -> dict[str, Column]:
     """What a point has from its metric."""
     rows = found.metrics
     known, codes = np.unique(rows["temporality"], return_inverse=True)
@@ -162,7 +148,7 @@ def _metric_columns(found: Metrics, data: Any, metric: Any) -> dict[str, Column]
     }
 
 
-def _wide_columns(found: Points, wide: Any) -> dict[str, Column]:
+def _wide_columns(found: Points, wide: Int32s) -> dict[str, Column]:
     """What only histograms and summaries have; `wide` is the row of each point's, 0 of a number's."""
     rows, lot = found.wide[: found.counts[WIDES] + 1], found.lot
     # The wide points stand in the order of the points, so a list of a number's is where the next one's starts.
@@ -219,19 +205,14 @@ def _exemplar_structs(found: Points) -> Structs:
     )
 
 
-def _metrics_for(counts: Mapping[str, int], points: int) -> Metrics:
-    def many(*names: str) -> int:
-        return sum(counts.get(name, 0) for name in names)
-
-    metrics = many("Metric")
+def _metrics_for(counts: Counter[str], points: int) -> Metrics:
+    metrics = counts["Metric"]
     return Metrics(
         np.zeros(metrics + 1, _METRIC),
-        attributes_for(many("Metadata.attributes")),
+        attributes_for(counts["Metadata.attributes"]),
         Words(names_for(metrics), names_for(metrics), names_for(metrics)),
-        points_for(counts, points, many(*METRICS_REQUEST.rows[1:])),
-        owners_for(many("ScopeMetrics"), many("Scope.attributes")),
-        owners_for(many("ResourceMetrics"), many("Resource.attributes", "EntityRef")),
-        np.zeros(2, np.int64),
+        points_for(counts, points, sum(counts[name] for name in METRICS_REQUEST.rows[1:])),
+        np.zeros(1, np.int64),
     )
 
 
@@ -270,11 +251,9 @@ def _kind_of(tag: Any) -> Any:
 
 
 @njit(cache=True)
-def _read_metric(data: Any, at: Any, end: Any, scope: Any, found: Metrics) -> Any:
-    index = found.counts[0]
-    found.counts[0] = index + 1
+def _read_metric(data: Any, at: Any, end: Any, index: Any, found: Metrics) -> Any:
     metric = found.metrics[index]
-    metric.scope, metric.first = scope, found.counts[1]
+    metric.first = found.counts[0]
     name_at, name_end, text_at, text_end, unit_at, unit_end = at, at, at, at, at, at
     while at < end:
         tag = data[at]
@@ -294,8 +273,8 @@ def _read_metric(data: Any, at: Any, end: Any, scope: Any, found: Metrics) -> An
             unit_end = at
         elif tag == _METADATA:
             start, at = read_size(data, at + 1)
-            read_pair(data, start, at, found.counts[1], found.metadata)
-            found.counts[1] += 1
+            read_pair(data, start, at, found.counts[0], found.metadata)
+            found.counts[0] += 1
         else:
             at = skip_field(data, at)
     before = np.int64(found.metrics[index - 1].name) if index > 0 else np.int64(-1)
@@ -306,58 +285,10 @@ def _read_metric(data: Any, at: Any, end: Any, scope: Any, found: Metrics) -> An
 
 
 @njit(cache=True)
-def _read_scope_metrics(data: Any, at: Any, end: Any, found: Metrics) -> Any:
-    index = found.scopes.counts[0]
-    found.scopes.counts[0] = index + 1
-    scope = found.scopes.rows[index]
-    scope.first = found.scopes.counts[1]
-    scope.resource = found.resources.counts[0] - 1
-    while at < end:
-        tag = data[at]
-        if tag == _ITEMS:
-            start, at = read_size(data, at + 1)
-            _read_metric(data, start, at, index, found)
-        elif tag == _HEAD:
-            start, at = read_size(data, at + 1)
-            read_scope(data, start, at, index, found.scopes)
-        elif tag == _SCHEMA_URL:
-            start, at = read_size(data, at + 1)
-            scope.schema_url_at, scope.schema_url_size = start, at - start
-        else:
-            at = skip_field(data, at)
-
-
-@njit(cache=True)
-def _read_resource_metrics(data: Any, at: Any, end: Any, found: Metrics) -> Any:
-    index = found.resources.counts[0]
-    found.resources.counts[0] = index + 1
-    resource = found.resources.rows[index]
-    resource.first = found.resources.counts[1]
-    while at < end:
-        tag = data[at]
-        if tag == _ITEMS:
-            start, at = read_size(data, at + 1)
-            _read_scope_metrics(data, start, at, found)
-        elif tag == _HEAD:
-            start, at = read_size(data, at + 1)
-            read_resource(data, start, at, index, found.resources)
-        elif tag == _SCHEMA_URL:
-            start, at = read_size(data, at + 1)
-            resource.schema_url_at, resource.schema_url_size = start, at - start
-        else:
-            at = skip_field(data, at)
-
-
-@njit(cache=True)
-def _read_requests(data: Any, end: Any, found: Metrics) -> Any:
-    at = np.int64(0)
-    while at < end:
-        if data[at] == _HEAD:
-            start, at = read_size(data, at + 1)
-            _read_resource_metrics(data, start, at, found)
-        else:
-            at = skip_field(data, at)
+def _read_metrics(data: Any, items: Any, found: Metrics) -> Any:
+    """Read the Metrics at these places, and their points, into their rows."""
+    for row in range(len(items)):
+        at = np.int64(items[row].at)
+        _read_metric(data, at, at + np.int64(items[row].size), row, found)
     close_points(found.points)
-    found.metrics[found.counts[0]].first = found.counts[1]
-    for owners in (found.scopes, found.resources):
-        owners.rows[owners.counts[0]].first = owners.counts[1]
+    found.metrics[len(items)].first = found.counts[0]

@@ -7,35 +7,24 @@ one, of its spans; events and links in the order of their span.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
+from lakerunner.model.signal import ATTRIBUTES
+from lakerunner.pipeline.read.arrays import Bytes, Int32s, Names, Records
+from lakerunner.pipeline.read.envelope import read_envelope
 from lakerunner.pipeline.read.memory import load
 from lakerunner.pipeline.read.names import names_for
 from lakerunner.pipeline.read.otlp import joined
 from lakerunner.pipeline.read.rows import Attached, Column, Lists, Numbers, Raw, Read, Rows, Structs, Texts
 from lakerunner.pipeline.read.traces_request import TRACES_REQUEST
-from lakerunner.pipeline.read.walk import (
-    BYTES,
-    VALUE,
-    Attributes,
-    Owners,
-    attached_to,
-    coded,
-    common_columns,
-    owners_for,
-    read_pair,
-    read_resource,
-    read_scope,
-)
+from lakerunner.pipeline.read.walk import BYTES, VALUE, Attributes, coded, read_pair
 from lakerunner.pipeline.read.wire import FIXED32, FIXED64, STRING, VARINT, read_size, read_varint, skip_field, tag_of
 
-# ResourceSpans and ScopeSpans are alike: first what they are about, then their items.
-_HEAD, _ITEMS, _SCHEMA_URL = (tag_of(number, STRING) for number in (1, 2, 3))
 _TRACE_ID, _SPAN_ID, _TRACE_STATE, _PARENT, _NAME, _ATTRIBUTES, _EVENTS, _LINKS, _STATUS = (
     tag_of(number, STRING) for number in (1, 2, 3, 4, 5, 9, 11, 13, 15)
 )
@@ -52,11 +41,9 @@ _SPAN = np.dtype(
     [
         ("start", np.uint64),
         ("end", np.uint64),
-        ("size", np.int32),  # of the span, in bytes
         ("first", np.int32),  # of its attributes; the next span's first ends them
         ("first_event", np.int32),
         ("first_link", np.int32),
-        ("scope", np.int32),
         ("trace_at", np.int32),
         ("trace_size", np.int32),
         ("span_at", np.int32),
@@ -102,55 +89,44 @@ _LINK = np.dtype(
 
 
 # Places in the counts: what there is so far.
-_SPANS, _SPAN_PAIRS, _EVENT_ROWS, _EVENT_PAIRS, _LINK_ROWS, _LINK_PAIRS = range(6)
-
-
-class Parts(NamedTuple):
-    """What spans are made of, beside their rows: events, links, and the attributes of all three, whose keys are the
-    same names."""
-
-    values: Any
-    events: Any
-    event_values: Any
-    links: Any
-    link_values: Any
-    keys: Any
-    counts: Any
+_SPAN_PAIRS, _EVENT_ROWS, _EVENT_PAIRS, _LINK_ROWS, _LINK_PAIRS = range(5)
 
 
 class Traces(NamedTuple):
-    """All requests, flat. Spans, events and links have one more row at the end, to close the last one's attributes."""
+    """The spans of all requests, their events and links, and the attributes of all three, whose keys are the same
+    names. Spans, events and links have one more row at the end, to close the last one's attributes."""
 
-    spans: Any
-    parts: Parts
-    scopes: Owners
-    resources: Owners
+    spans: Records
+    values: Records
+    events: Records
+    event_values: Records
+    links: Records
+    link_values: Records
+    keys: Names
+    counts: Any
 
 
 def read_traces(raws: Sequence[Raw]) -> Read:
-    """The spans of these objects."""
+    """Return the spans of these objects."""
     files = joined(raws, TRACES_REQUEST)
-    if not files.counts.get("Span"):
+    if not files.counts["Span"]:
         return Read(None, files.done, files.failed, files.left, files.items)
+    envelope = read_envelope(files, TRACES_REQUEST)
+    scope = envelope.items["scope"]
     traces = _traces_for(files.counts)
-    _read_requests(files.data, files.end, traces)
-    spans = traces.spans[:-1]
-    scope = spans["scope"]
+    _read_spans(files.data, envelope.items, traces)
     attached = {
-        ATTRIBUTES.map_column: Attached(traces.parts.values, traces.parts.keys, traces.spans["first"]),
-        SCOPE.map_column: attached_to(traces.scopes, scope),
-        RESOURCE.map_column: attached_to(traces.resources, traces.scopes.rows["resource"][scope]),
+        ATTRIBUTES.map_column: Attached(traces.values, traces.keys, traces.spans["first"]),
+        **envelope.attached(scope),
     }
-    columns = {
-        **_span_columns(traces, spans, files.data),
-        **common_columns(traces.scopes, traces.resources, files.data, scope),
-    }
-    rows = Rows(len(spans), files.data, columns, attached, files.modified_ns, spans["size"])
+    columns = {**_span_columns(traces, files.data), **envelope.columns(files.data, scope)}
+    rows = Rows(len(scope), files.data, columns, attached, files.modified_ns, envelope.items["size"])
     return Read(rows, files.done, files.failed, files.left, files.items)
 
 
-def _span_columns(traces: Traces, spans: Any, data: Any) -> dict[str, Column]:
-    """OTLP's own fields; the steps make times of the first two."""
+def _span_columns(traces: Traces, data: Bytes) -> dict[str, Column]:
+    """Return OTLP's own fields; the steps make times of the first two."""
+    spans = traces.spans[:-1]
     return {
         "start_time_unix_nano": Numbers(spans["start"]),
         "end_time_unix_nano": Numbers(spans["end"]),
@@ -163,26 +139,26 @@ def _span_columns(traces: Traces, spans: Any, data: Any) -> dict[str, Column]:
         "status_code": Numbers(spans["status_code"]),
         "status_message": coded(spans, "message", data),
         "flags": Numbers(spans["flags"]),
-        "events": Lists(_whole(traces.spans["first_event"]), _events(traces.parts, data)),
-        "links": Lists(_whole(traces.spans["first_link"]), _links(traces.parts, data)),
+        "events": Lists(_whole(traces.spans["first_event"]), _events(traces, data)),
+        "links": Lists(_whole(traces.spans["first_link"]), _links(traces, data)),
         "dropped_attributes_count": Numbers(spans["dropped"]),
         "dropped_events_count": Numbers(spans["dropped_events"]),
         "dropped_links_count": Numbers(spans["dropped_links"]),
     }
 
 
-def _events(parts: Parts, data: Any) -> Structs:
-    rows = parts.events
+def _events(traces: Traces, data: Bytes) -> Structs:
+    rows = traces.events
     fields: dict[str, Column] = {
         "timestamp": Numbers(rows["time"], rows["time"] != 0),
         "name": coded(rows, "name", data),
         "dropped_attributes_count": Numbers(rows["dropped"]),
     }
-    return Structs(fields, Attached(parts.event_values, parts.keys, _whole(rows["first"])))
+    return Structs(fields, Attached(traces.event_values, traces.keys, _whole(rows["first"])))
 
 
-def _links(parts: Parts, data: Any) -> Structs:
-    rows = parts.links
+def _links(traces: Traces, data: Bytes) -> Structs:
+    rows = traces.links
     fields: dict[str, Column] = {
         "trace_id": _bytes(rows, "trace"),
         "span_id": _bytes(rows, "span"),
@@ -190,44 +166,40 @@ def _links(parts: Parts, data: Any) -> Structs:
         "flags": Numbers(rows["flags"]),
         "dropped_attributes_count": Numbers(rows["dropped"]),
     }
-    return Structs(fields, Attached(parts.link_values, parts.keys, _whole(rows["first"])))
+    return Structs(fields, Attached(traces.link_values, traces.keys, _whole(rows["first"])))
 
 
-def _whole(first: Any) -> Any:
+def _whole(first: Int32s) -> Int32s:
     """In a row of its own: jitted code is compiled once more for numbers that stand apart."""
     return np.ascontiguousarray(first)
 
 
-def _bytes(rows: Any, field: str, *, empty_is_null: bool = False) -> Texts:
+def _bytes(rows: Records, field: str, *, empty_is_null: bool = False) -> Texts:
     return Texts(BYTES, rows[f"{field}_at"], rows[f"{field}_size"], empty_is_null)
 
 
-def _traces_for(counts: Mapping[str, int]) -> Traces:
+def _traces_for(counts: Counter[str]) -> Traces:
     spans, events, links = counts["Span"], counts["Event"], counts["Link"]
     owned = [counts[f"{owner}.attributes"] for owner in ("Span", "Event", "Link")]
     values, event_values, link_values = (np.zeros(count, VALUE) for count in owned)
     return Traces(
         np.zeros(spans + 1, _SPAN),
-        Parts(
-            values,
-            np.zeros(events + 1, _EVENT),
-            event_values,
-            np.zeros(links + 1, _LINK),
-            link_values,
-            names_for(sum(owned)),
-            np.zeros(6, np.int64),
-        ),
-        owners_for(counts["ScopeSpans"], counts["Scope.attributes"]),
-        owners_for(counts["ResourceSpans"], counts["Resource.attributes"] + counts["EntityRef"]),
+        values,
+        np.zeros(events + 1, _EVENT),
+        event_values,
+        np.zeros(links + 1, _LINK),
+        link_values,
+        names_for(sum(owned)),
+        np.zeros(5, np.int64),
     )
 
 
 @njit(cache=True)
-def _read_event(data: Any, at: Any, end: Any, parts: Parts) -> Any:
-    event = parts.events[parts.counts[_EVENT_ROWS]]
-    count = parts.counts[_EVENT_PAIRS]
+def _read_event(data: Any, at: Any, end: Any, traces: Traces) -> Any:
+    event = traces.events[traces.counts[_EVENT_ROWS]]
+    count = traces.counts[_EVENT_PAIRS]
     event.first = count
-    attributes = Attributes(parts.event_values, parts.keys)
+    attributes = Attributes(traces.event_values, traces.keys)
     while at < end:
         tag = data[at]
         if tag == _EVENT_ATTRIBUTES:
@@ -245,16 +217,16 @@ def _read_event(data: Any, at: Any, end: Any, parts: Parts) -> Any:
             event.dropped = np.uint32(number & np.uint64(0xFFFFFFFF))
         else:
             at = skip_field(data, at)
-    parts.counts[_EVENT_ROWS] += 1
-    parts.counts[_EVENT_PAIRS] = count
+    traces.counts[_EVENT_ROWS] += 1
+    traces.counts[_EVENT_PAIRS] = count
 
 
 @njit(cache=True)
-def _read_link(data: Any, at: Any, end: Any, parts: Parts) -> Any:
-    link = parts.links[parts.counts[_LINK_ROWS]]
-    count = parts.counts[_LINK_PAIRS]
+def _read_link(data: Any, at: Any, end: Any, traces: Traces) -> Any:
+    link = traces.links[traces.counts[_LINK_ROWS]]
+    count = traces.counts[_LINK_PAIRS]
     link.first = count
-    attributes = Attributes(parts.link_values, parts.keys)
+    attributes = Attributes(traces.link_values, traces.keys)
     while at < end:
         tag = data[at]
         if tag == _LINK_ATTRIBUTES:
@@ -278,8 +250,8 @@ def _read_link(data: Any, at: Any, end: Any, parts: Parts) -> Any:
             link.dropped = np.uint32(number & np.uint64(0xFFFFFFFF))
         else:
             at = skip_field(data, at)
-    parts.counts[_LINK_ROWS] += 1
-    parts.counts[_LINK_PAIRS] = count
+    traces.counts[_LINK_ROWS] += 1
+    traces.counts[_LINK_PAIRS] = count
 
 
 @njit(cache=True)
@@ -298,15 +270,15 @@ def _read_status(data: Any, at: Any, end: Any, span: Any) -> Any:
 
 
 @njit(cache=True)
-def _read_rare(data: Any, at: Any, span: Any, parts: Parts) -> Any:
+def _read_rare(data: Any, at: Any, span: Any, traces: Traces) -> Any:
     """The position behind a field that few spans have, or that we do not know."""
     tag = data[at]
     if tag == _EVENTS:
         start, at = read_size(data, at + 1)
-        _read_event(data, start, at, parts)
+        _read_event(data, start, at, traces)
     elif tag == _LINKS:
         start, at = read_size(data, at + 1)
-        _read_link(data, start, at, parts)
+        _read_link(data, start, at, traces)
     elif tag == _STATUS:
         start, at = read_size(data, at + 1)
         _read_status(data, start, at, span)
@@ -328,11 +300,11 @@ def _read_rare(data: Any, at: Any, span: Any, parts: Parts) -> Any:
 
 
 @njit(cache=True)
-def _read_span(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
+def _read_span(data: Any, at: Any, end: Any, span: Any, traces: Traces) -> Any:
     """A Span into its row."""
-    count = parts.counts[_SPAN_PAIRS]
-    span.first, span.first_event, span.first_link = count, parts.counts[_EVENT_ROWS], parts.counts[_LINK_ROWS]
-    attributes = Attributes(parts.values, parts.keys)
+    count = traces.counts[_SPAN_PAIRS]
+    span.first, span.first_event, span.first_link = count, traces.counts[_EVENT_ROWS], traces.counts[_LINK_ROWS]
+    attributes = Attributes(traces.values, traces.keys)
     while at < end:
         tag = data[at]
         if tag == _ATTRIBUTES:
@@ -364,68 +336,18 @@ def _read_span(data: Any, at: Any, end: Any, span: Any, parts: Parts) -> Any:
             span.flags = np.uint32(load(data, at + 2) & np.uint64(0xFFFFFFFF))
             at += 6
         else:
-            at = _read_rare(data, at, span, parts)
-    parts.counts[_SPAN_PAIRS] = count
+            at = _read_rare(data, at, span, traces)
+    traces.counts[_SPAN_PAIRS] = count
 
 
 @njit(cache=True)
-def _read_scope_spans(data: Any, at: Any, end: Any, traces: Traces) -> Any:
-    index = traces.scopes.counts[0]
-    traces.scopes.counts[0] = index + 1
-    scope = traces.scopes.rows[index]
-    scope.first = traces.scopes.counts[1]
-    scope.resource = traces.resources.counts[0] - 1
-    while at < end:
-        tag = data[at]
-        if tag == _ITEMS:
-            start, at = read_size(data, at + 1)
-            span = traces.spans[traces.parts.counts[_SPANS]]
-            span.size, span.scope = at - start, index
-            _read_span(data, start, at, span, traces.parts)
-            traces.parts.counts[_SPANS] += 1
-        elif tag == _HEAD:
-            start, at = read_size(data, at + 1)
-            read_scope(data, start, at, index, traces.scopes)
-        elif tag == _SCHEMA_URL:
-            start, at = read_size(data, at + 1)
-            scope.schema_url_at, scope.schema_url_size = start, at - start
-        else:
-            at = skip_field(data, at)
-
-
-@njit(cache=True)
-def _read_resource_spans(data: Any, at: Any, end: Any, traces: Traces) -> Any:
-    index = traces.resources.counts[0]
-    traces.resources.counts[0] = index + 1
-    resource = traces.resources.rows[index]
-    resource.first = traces.resources.counts[1]
-    while at < end:
-        tag = data[at]
-        if tag == _ITEMS:
-            start, at = read_size(data, at + 1)
-            _read_scope_spans(data, start, at, traces)
-        elif tag == _HEAD:
-            start, at = read_size(data, at + 1)
-            read_resource(data, start, at, index, traces.resources)
-        elif tag == _SCHEMA_URL:
-            start, at = read_size(data, at + 1)
-            resource.schema_url_at, resource.schema_url_size = start, at - start
-        else:
-            at = skip_field(data, at)
-
-
-@njit(cache=True)
-def _read_requests(data: Any, end: Any, traces: Traces) -> Any:
-    at, parts = np.int64(0), traces.parts
-    while at < end:
-        if data[at] == _HEAD:
-            start, at = read_size(data, at + 1)
-            _read_resource_spans(data, start, at, traces)
-        else:
-            at = skip_field(data, at)
-    counts, last = parts.counts, traces.spans[parts.counts[_SPANS]]
+def _read_spans(data: Any, items: Any, traces: Traces) -> Any:
+    """Read the Spans at these places into their rows."""
+    counts = traces.counts
+    for row in range(len(items)):
+        at = np.int64(items[row].at)
+        _read_span(data, at, at + np.int64(items[row].size), traces.spans[row], traces)
+    last = traces.spans[len(items)]
     last.first, last.first_event, last.first_link = counts[_SPAN_PAIRS], counts[_EVENT_ROWS], counts[_LINK_ROWS]
-    parts.events[counts[_EVENT_ROWS]].first = counts[_EVENT_PAIRS]
-    parts.links[counts[_LINK_ROWS]].first = counts[_LINK_PAIRS]
-    for owners in (traces.scopes, traces.resources):
-        owners.rows[owners.counts[0]].first = owners.counts[1]
+    traces.events[counts[_EVENT_ROWS]].first = counts[_EVENT_PAIRS]
+    traces.links[counts[_LINK_ROWS]].first = counts[_LINK_PAIRS]

@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.pipeline.read.arrays import Bytes, Int64s
 from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY, ODD_SHARE, Request, checked, mended
 from lakerunner.pipeline.read.repair import with_one_item
 from lakerunner.pipeline.read.wire import check_message, read_size, skip_field, varint
@@ -43,7 +44,7 @@ class _Room:
         return f"{self.size >> 20} MB of input and {self.memory >> 20} MB of memory"
 
 
-def pieces(data: Any, request: Request) -> Iterator[Any]:
+def pieces(data: Bytes, request: Request) -> Iterator[Bytes]:
     """The requests that these bytes are cut into."""
     outermost = next(iter(request.messages))
     room = _Room(MAX_BYTES, MAX_MEMORY)
@@ -62,7 +63,7 @@ def pieces(data: Any, request: Request) -> Iterator[Any]:
         del plain  # before the next is made
 
 
-def _cut(data: Any, request: Request, name: str, room: _Room, around: Owners = (), tag: int = 0) -> Iterator[Any]:
+def _cut(data: Bytes, request: Request, name: str, room: _Room, around: Owners = (), tag: int = 0) -> Iterator[Bytes]:
     """The requests of the items of this message, which stands under this tag in those around it."""
     children = _children(request, name)
     owners = (*around, (tag, _fields(data, 0, len(data), children, False).tobytes()))
@@ -86,7 +87,7 @@ def _cut(data: Any, request: Request, name: str, room: _Room, around: Owners = (
         at = end
 
 
-def _cut_item(field: Any, request: Request, children: Any, room: _Room, owners: Owners) -> Iterator[Any]:
+def _cut_item(field: Bytes, request: Request, children: Int64s, room: _Room, owners: Owners) -> Iterator[Bytes]:
     """The requests of an item that does not fit with its owners. A record is not cut: it may take all that there is."""
     tag = int(field[0])
     name = list(request.messages)[children[tag]]
@@ -107,7 +108,7 @@ def _cut_item(field: Any, request: Request, children: Any, room: _Room, owners: 
     yield part.data
 
 
-def _children(request: Request, name: str) -> Any:
+def _children(request: Request, name: str) -> Int64s:
     """By tag, the number of the message type of an item of this message, or -1."""
     children = np.full(256, -1, np.int64)
     for tag, item in request.repair.items[name].items():
@@ -115,9 +116,9 @@ def _children(request: Request, name: str) -> Any:
     return children
 
 
-def _request(owners: Owners, items: Any = ()) -> Any:
+def _request(owners: Owners, items: Bytes | None = None) -> Bytes:
     """The request in which these items have these owners."""
-    parts: list[Any] = [np.asarray(items, np.uint8)]
+    parts = [np.zeros(0, np.uint8) if items is None else items]
     for tag, head in reversed(owners):
         parts.insert(0, np.frombuffer(head, np.uint8))
         if tag:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +17,10 @@ import pyarrow as pa
 from lakerunner.model.errors import Corrupt
 from lakerunner.model.signal import ATTRIBUTES, RESOURCE, SCOPE
 from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.read.arrays import Bytes, Int32s, Records
 from lakerunner.pipeline.read.memory import PADDING
 from lakerunner.pipeline.read.names import names_for, number_all
-from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY
+from lakerunner.pipeline.read.otlp import MAX_BYTES, MAX_MEMORY, Load
 from lakerunner.pipeline.read.remote_write_check import Counts, check_frames
 from lakerunner.pipeline.read.remote_write_fields import V1, V2
 from lakerunner.pipeline.read.remote_write_points import point_columns
@@ -30,7 +30,7 @@ from lakerunner.pipeline.read.rows import Attached, Coded, Column, Numbers, Raw,
 from lakerunner.pipeline.read.walk import STRING, VALUE, strings
 
 # A series with a label, a sample, an exemplar and a histogram, and metadata, in both versions.
-_SAMPLES = (
+SAMPLES = (
     bytes.fromhex("0a1f 0a060a0161120162 12021001 1a080a060a0161120162 22075a021001620102 1a020801"),
     bytes.fromhex("2200 220161 2a1b 0a020101 12021001 1a075a021001620102 22040a020101 2a020801"),
 )
@@ -41,33 +41,37 @@ class _Part:
     """One sound object."""
 
     source: SourceObject
-    data: Any
+    data: Bytes
     counts: Counts
 
     @property
-    def memory(self) -> int:
-        """What it takes to make segments of it, generously: labels count as if no series came twice."""
-        counts = self.counts
-        texts = counts.texts + counts.families + counts.series
-        labels = counts.labels + counts.exemplar_labels
-        points = counts.rows + counts.exemplars + 2 * counts.histograms
-        return 3 * len(self.data) + 200 * points + 40 * labels + 50 * texts + 40 * counts.buckets
+    def load(self) -> Load:
+        return load_of(self.counts, len(self.data))
+
+
+def load_of(counts: Counts, size: int) -> Load:
+    """Return what it takes to make segments of framed messages of this size, generously: labels count as if no series
+    came twice."""
+    texts = counts.texts + counts.families + counts.series
+    labels = counts.labels + counts.exemplar_labels
+    points = counts.rows + counts.exemplars + 2 * counts.histograms
+    return Load(size, 3 * size + 200 * points + 40 * labels + 50 * texts + 40 * counts.buckets)
 
 
 def read_remote_write(version: int, raws: Sequence[Raw]) -> Read:
-    """The rows of these objects, as many of them as fit."""
+    """Return the rows of these objects, as many of them as fit."""
     parts: list[_Part] = []
     failed: list[tuple[SourceObject, str]] = []
     left: Sequence[Raw] = ()
-    size = memory = 0
+    load = Load(0, 0)
     for number, raw in enumerate(raws):
         try:
             part = _checked(raw, version)
         except Corrupt as error:
             failed.append((raw.source, str(error)))
             continue
-        size, memory = size + len(part.data), memory + part.memory
-        if size > MAX_BYTES or memory > MAX_MEMORY:
+        load = load.plus(part.load)
+        if not load.fits:
             left = raws[number:]
             break
         parts.append(part)
@@ -81,7 +85,7 @@ READ_V2: Callable[[Sequence[Raw]], Read] = partial(read_remote_write, V2)
 
 def warm_remote_write() -> None:
     """Compile the jitted code of both versions, or load it from numba's cache."""
-    for version, message in enumerate(_SAMPLES):
+    for version, message in enumerate(SAMPLES):
         data = bytes([len(message)]) + message
         read = read_remote_write(
             version, [Raw(SourceObject("sample", "metrics", "sample", len(data), 0), memoryview(data))]
@@ -94,9 +98,9 @@ def _checked(raw: Raw, version: int) -> _Part:
     if not len(data):
         raise Corrupt("the file is empty")
     part = _Part(raw.source, data, check_frames(data, version))
-    if len(data) > MAX_BYTES or part.memory > MAX_MEMORY:
+    if not part.load.fits:
         raise Corrupt(
-            f"{len(data)} bytes with {part.counts.rows} rows need {part.memory >> 20} MB of "
+            f"{len(data)} bytes with {part.counts.rows} rows need {part.load.memory >> 20} MB of "
             f"memory; the limits are {MAX_MEMORY >> 20} MB, and {MAX_BYTES >> 20} MB of input: "
             "send smaller files"
         )
@@ -132,7 +136,7 @@ def _rows(version: int, parts: Sequence[_Part]) -> Rows | None:
     return Rows(len(points), data, columns, attached, fallback, sizes, prometheus=True)
 
 
-def _series_columns(walked: Walked, data: Any, series: Any) -> dict[str, Column]:
+def _series_columns(walked: Walked, data: Bytes, series: Int32s) -> dict[str, Column]:
     """What all points of a series have in common."""
     return {
         "metric_name": _coded(walked, "name", data, series),
@@ -142,13 +146,13 @@ def _series_columns(walked: Walked, data: Any, series: Any) -> dict[str, Column]
     }
 
 
-def _coded(walked: Walked, field: str, data: Any, series: Any) -> Coded:
+def _coded(walked: Walked, field: str, data: Bytes, series: Int32s) -> Coded:
     at, size = (np.ascontiguousarray(walked.series[:-1][f"{field}_{part}"]) for part in ("at", "size"))
     names = names_for(len(at))
     return Coded(number_all(data, at, size, names), strings(names, data), series)
 
 
-def _origin(rows: Any, data: Any, series: Any) -> dict[str, Attached]:
+def _origin(rows: Records, data: Bytes, series: Int32s) -> dict[str, Attached]:
     """The metadata `prometheus.type` of the series that state a type or a unit: Prometheus' word for it."""
     at, size = constant_slices(data)
     states = (rows["type"] != 0) | (rows["unit_size"] > 0)
@@ -163,12 +167,12 @@ def _origin(rows: Any, data: Any, series: Any) -> dict[str, Attached]:
     return {"metadata": Attached(values, keys, np.append(0, np.cumsum(states)).astype(np.int32), series)}
 
 
-def _nothing(nobody: Any) -> Attached:
+def _nothing(nobody: Int32s) -> Attached:
     """No attributes: one owner that has none."""
     return Attached(np.zeros(0, VALUE), names_for(0), np.zeros(2, np.int32), nobody)
 
 
-def _empty_columns(nobody: Any) -> dict[str, Column]:
+def _empty_columns(nobody: Int32s) -> dict[str, Column]:
     """What remote-write does not have: resource, scope, flags."""
     empty = Coded(np.zeros(1, np.int32), pa.array([""]), nobody)
     zero = Numbers(np.zeros(1, np.uint32), None, nobody)

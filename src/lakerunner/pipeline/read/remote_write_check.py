@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.errors import Corrupt
+from lakerunner.pipeline.read.arrays import Bytes, Int64s, Records
 from lakerunner.pipeline.read.memory import load, scan
 from lakerunner.pipeline.read.remote_write_fields import (
     ENUM,
@@ -114,7 +115,7 @@ def check_message(data: bytes, version: int) -> Counts:
     return _counts(array, version, found, places)
 
 
-def check_frames(data: Any, version: int) -> Counts:
+def check_frames(data: Bytes, version: int) -> Counts:
     """What is in these messages, each of which has its length before it."""
     found = np.zeros(_SIZE, np.int64)
     frame, start, code, at, message = _check_frames(data, version, found)
@@ -127,7 +128,7 @@ def check_frames(data: Any, version: int) -> Counts:
     return _counts(data, version, found, places)
 
 
-def _counts(data: Any, version: int, found: Any, places: Any) -> Counts:
+def _counts(data: Bytes, version: int, found: Int64s, places: Records) -> Counts:
     buckets = 0
     if len(places):
         number, code, buckets = read_histograms(data, version, places, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
@@ -137,7 +138,7 @@ def _counts(data: Any, version: int, found: Any, places: Any) -> Counts:
     return Counts._make([*(int(found[place]) for place in _COUNTED), buckets])
 
 
-def _explain(data: Any, trouble: tuple[int, int, int], start: int) -> str:
+def _explain(data: Bytes, trouble: tuple[int, int, int], start: int) -> str:
     """What is wrong and where, counted from `start`."""
     code, at, message = trouble
     where = f"byte {at - start}: its {MESSAGES[message]}" if message else f"byte {at - start}: it"

@@ -89,7 +89,7 @@ def _fills(column: Column) -> bool:
     """Whether any row has a value in this column."""
     match column:
         case Numbers(_, valid) | Structs(valid=valid):
-            return bool(valid.any())
+            return valid is None or bool(valid.any())
         case Coded(codes):
             return bool((codes >= 0).any())
         case Lists(first):

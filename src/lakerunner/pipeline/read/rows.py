@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakerunner.model.findings import NOTHING, Findings
 from lakerunner.model.source import SourceObject
+from lakerunner.pipeline.read.arrays import Bools, Bytes, Int32s, Int64s, Names, Records
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class Raw:
 class Numbers:
     """One number per row, or per owner where `owner` names each row's; null where `valid` is false."""
 
-    values: Any
-    valid: Any = None
-    owner: Any = None
+    values: npt.NDArray[Any]
+    valid: Any = None  # Bools, or None if all are
+    owner: Int32s | None = None
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Texts:
     """One slice of the data per row, strings or bytes (`kind`); an empty one is null where `empty_is_null`."""
 
     kind: int
-    at: Any
-    size: Any
+    at: Int32s
+    size: Int32s
     empty_is_null: bool = False
 
 
@@ -50,16 +53,16 @@ class Coded:
     """Few different values: `values[codes[r]]` for row r, or `values[codes[owner[r]]]` where rows have an owner; a code
     of -1 is null."""
 
-    codes: Any
+    codes: Int32s
     values: pa.Array
-    owner: Any = None
+    owner: Int32s | None = None
 
 
 @dataclass(frozen=True)
 class Json:
     """One OTLP value per row (walk.VALUE), null where its kind is ABSENT; becomes typed JSON."""
 
-    values: Any
+    values: Records
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,14 @@ class Structs:
 
     fields: Mapping[str, Column]
     attached: Attached | None = None
-    valid: Any = None
+    valid: Bools | None = None
 
 
 @dataclass(frozen=True)
 class Lists:
     """One list per row: row r has the items first[r] to first[r + 1]. An empty list is null where `empty_is_null`."""
 
-    first: Any
+    first: Int32s
     items: Column
     empty_is_null: bool = True
 
@@ -90,10 +93,10 @@ class Attached:
     """The attributes of one scope (model.signal.SCOPES). Owner i has the values first[i] to first[i + 1]; row r belongs
     to owner[r], or to owner r where `owner` is None. `keys` are names (read/names.py)."""
 
-    values: Any
-    keys: Any
-    first: Any
-    owner: Any = None
+    values: Records
+    keys: Names
+    first: Int32s
+    owner: Int32s | None = None
 
     def owners_of(self, rows: Any) -> Any:
         return rows if self.owner is None else self.owner[rows]
@@ -107,11 +110,11 @@ class Rows:
     apart."""
 
     count: int
-    data: Any
+    data: Bytes
     columns: Mapping[str, Column]
     attached: Mapping[str, Attached]
-    fallback_time: Any
-    sizes: Any
+    fallback_time: Int64s
+    sizes: npt.NDArray[np.int32] | Int64s
     prometheus: bool = False
 
     def column(self, name: str, kind: type[C]) -> C:

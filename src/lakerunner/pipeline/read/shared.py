@@ -5,6 +5,9 @@ the rows may lay it out for each of them, and the numbers of its attributes are 
 by a hundred thousand records would be 100 GB. So what a row shares beyond a usual amount counts as its own size, by
 which rows are grouped; and the file's size limits how much of it the file may have. As that is in proportion, requests
 that are right one by one are right in one object too.
+
+A push door needs only know that no row shares more than is free, as nearly always: `most_shared` bounds it from the
+wire, without rows.
 """
 
 from __future__ import annotations
@@ -15,17 +18,27 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from numba import njit
 
+from lakerunner.pipeline.read.arrays import Bytes, Int32s, Int64s
 from lakerunner.pipeline.read.names import slices_of_names
+from lakerunner.pipeline.read.otlp import ENTITY_REFS
 from lakerunner.pipeline.read.rows import Attached, Coded, Rows
+from lakerunner.pipeline.read.wire import STRING, read_size, skip_field, tag_of
 
 FREE_BYTES = 8 << 10  # that a row may share without counting them
 MAX_TIMES = 32  # the size of the file
-_ENTRY_BYTES = 32  # of an attribute, beside its texts
+ENTRY_BYTES = 32  # of an attribute, beside its texts
+# Of what a metric has beside its texts: the longest name of a type, and of a temporality.
+_KIND_BYTES = 21 + 11
+
+_HEAD, _ITEMS, _SCHEMA_URL = (tag_of(number, STRING) for number in (1, 2, 3))  # of ResourceX and ScopeX
+_NAME, _DESCRIPTION, _UNIT, _METADATA = (tag_of(number, STRING) for number in (1, 2, 3, 12))  # of Metric
+_MOST_KEY_BYTES = len(ENTITY_REFS)  # of a key that is not in the input
 
 
 def count_shared(rows: Rows) -> tuple[Rows, int]:
-    """(the rows, with what they share beyond the free bytes added to their sizes; the sum of it)."""
+    """Return (the rows, with what they share beyond the free bytes added to their sizes; the sum of it)."""
     sizes = [*_sizes(rows)]
     if sum(int(size.max(initial=0)) for size, _ in sizes) <= FREE_BYTES:
         return rows, 0  # as nearly always
@@ -47,8 +60,8 @@ def reason_to_refuse(shared: int, size: int) -> str | None:
     )
 
 
-def _sizes(rows: Rows) -> Iterator[tuple[Any, Any]]:
-    """(bytes of each owner, owner of each row) for all that rows share."""
+def _sizes(rows: Rows) -> Iterator[tuple[Int64s, Int32s]]:
+    """Yield (bytes of each owner, owner of each row) for all that rows share."""
     for attached in rows.attached.values():
         if attached.owner is not None:
             yield _attribute_bytes(attached), attached.owner
@@ -58,8 +71,84 @@ def _sizes(rows: Rows) -> Iterator[tuple[Any, Any]]:
             yield np.append(lengths, 0)[column.codes], column.owner  # a code of -1 is null
 
 
-def _attribute_bytes(attached: Attached) -> Any:
+def _attribute_bytes(attached: Attached) -> Int64s:
     _, key_sizes = slices_of_names(attached.keys)
     values = attached.values[: attached.first[-1]]  # a reader may have room for more behind them
-    ends = np.append(0, np.cumsum(values["size"].astype(np.int64) + key_sizes[values["key"]] + _ENTRY_BYTES))
-    return ends[attached.first[1:]] - ends[attached.first[:-1]]
+    ends = np.append(0, np.cumsum(values["size"].astype(np.int64) + key_sizes[values["key"]] + ENTRY_BYTES))
+    sizes: Int64s = ends[attached.first[1:]] - ends[attached.first[:-1]]
+    return sizes
+
+
+def most_shared(data: Bytes, *, metrics: bool) -> int:
+    """Return at least as many bytes as any row of this OTLP request, which passed the check, shares with others."""
+    return int(_most_shared(data, metrics))
+
+
+@njit(cache=True)
+def _most_shared(data: Any, metrics: Any) -> Any:
+    most, at = np.int64(0), np.int64(0)
+    while at < len(data):
+        if data[at] == _HEAD:
+            start, at = read_size(data, at + 1)
+            most = max(most, _shared_by_resource(data, start, at, metrics))
+        else:
+            at = skip_field(data, at)
+    return most
+
+
+@njit(cache=True)
+def _shared_by_resource(data: Any, at: Any, end: Any, metrics: Any) -> Any:
+    own, most = np.int64(0), np.int64(0)
+    while at < end:
+        tag = data[at]
+        if tag == _ITEMS:
+            start, at = read_size(data, at + 1)
+            most = max(most, _shared_by_scope(data, start, at, metrics))
+        elif tag == _HEAD:
+            start, at = read_size(data, at + 1)
+            own += _head_bytes(data, start, at)
+        else:
+            start = at
+            at = skip_field(data, at)
+            own += at - start if tag == _SCHEMA_URL else 0
+    return own + most
+
+
+@njit(cache=True)
+def _shared_by_scope(data: Any, at: Any, end: Any, metrics: Any) -> Any:
+    own, most = np.int64(0), np.int64(0)
+    while at < end:
+        tag = data[at]
+        if tag == _ITEMS:
+            start, at = read_size(data, at + 1)
+            if metrics:
+                most = max(most, _shared_by_metric(data, start, at))
+        elif tag == _HEAD:
+            start, at = read_size(data, at + 1)
+            own += _head_bytes(data, start, at)
+        else:
+            start = at
+            at = skip_field(data, at)
+            own += at - start if tag == _SCHEMA_URL else 0
+    return own + most
+
+
+@njit(cache=True)
+def _head_bytes(data: Any, at: Any, end: Any) -> Any:
+    """Bound a Resource or InstrumentationScope: each of its fields may be an attribute."""
+    size = end - at
+    while at < end:
+        at = skip_field(data, at)
+        size += ENTRY_BYTES + _MOST_KEY_BYTES
+    return size
+
+
+@njit(cache=True)
+def _shared_by_metric(data: Any, at: Any, end: Any) -> Any:
+    own = np.int64(_KIND_BYTES)
+    while at < end:
+        start, tag = at, data[at]
+        at = skip_field(data, at)
+        if tag in (_NAME, _DESCRIPTION, _UNIT, _METADATA):
+            own += at - start + ENTRY_BYTES
+    return own

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from lakerunner.model.protobuf import varint as varint
+from lakerunner.pipeline.read.arrays import Bytes, Int64s
 from lakerunner.pipeline.read.memory import load, scan
 
 # Kinds of known fields. The last two are repeated numbers, packed in one field or each in a field of its own.
@@ -80,7 +81,7 @@ def tag_of(number: int, kind: int) -> int:
     return number << 3 | _WIRE_TYPE[kind]
 
 
-def grammar(messages: Messages) -> Any:
+def grammar(messages: Messages) -> Int64s:
     """For each message type and each tag below TAGS: kind | once << 4 | many << 5 | child << 8 of the field, 0 where
     we know none. Types are numbered in their order; the first is the outermost. Of tags of two bytes only the wire type
     is checked, aside from the hot loop: such a field must be a plain number."""
@@ -305,13 +306,13 @@ def check_message(data: Any, tables: Any, message: Any, counts: Any) -> Any:
     return code, here, message, opened[depth, 0], end, odd
 
 
-def check(data: Any, tables: Any, message: int, counts: Any) -> Verdict:
+def check(data: Bytes, tables: Int64s, message: int, counts: Int64s) -> Verdict:
     """Whether these bytes are a message of this type. `counts`, int64, grows by what is inside: messages by their type,
     repeated numbers by the name they are counted as, and behind these the control characters of all strings."""
     return Verdict(*check_message(data, tables, message, counts))
 
 
-def explain(data: Any, messages: Messages, verdict: Verdict) -> str:
+def explain(data: Bytes, messages: Messages, verdict: Verdict) -> str:
     """What is wrong and where, for a verdict that is not OK."""
     name, known = list(messages.items())[verdict.message]
     where = f"byte {verdict.at}: {name}"
