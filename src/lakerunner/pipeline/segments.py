@@ -32,7 +32,7 @@ from lakerunner.pipeline.read.rows import Numbers, Raw, Read, Rows
 from lakerunner.pipeline.read.sample import SAMPLES
 from lakerunner.pipeline.read.shared import count_shared, reason_to_refuse
 from lakerunner.pipeline.sides.side import SideInputs
-from lakerunner.pipeline.signals import READERS, row_of, sides_of
+from lakerunner.pipeline.signals import READERS, REQUESTS, row_of, sides_of
 from lakerunner.pipeline.steps.layout import batch_of, lay_out
 from lakerunner.pipeline.steps.order import row_groups, split_and_sort
 from lakerunner.pipeline.steps.series_labels import RowSeries
@@ -158,17 +158,11 @@ def signal_in(raw: Raw, signal: str) -> str:
     if raw.format != "otlp" or not raw.data:
         return ""
     data = np.frombuffer(raw.data.toreadonly(), np.uint8)
-    other = other_signal(data, _request(signal))
+    other = other_signal(data, REQUESTS[signal])
     try:
-        return other if other and checked(data, _request(other)) else ""
+        return other if other and checked(data, REQUESTS[other]) else ""
     except Corrupt:
         return ""
-
-
-def _request(signal: str) -> Request:
-    request = row_of(SIGNALS[signal]).request
-    assert request is not None  # noqa: S101 - only rollups, which nobody sends, have none
-    return request
 
 
 def warm() -> None:
