@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 from lakerunner.model.errors import TooLarge
@@ -96,7 +96,7 @@ class SeriesFragment(SeriesOperator):
     def text(self) -> str:
         return expression_text(self.expression)
 
-    @property
+    @cached_property
     def guarded(self) -> Guarded:
         """Which rollups give the same results."""
         return guard(self.expression, self.steps, PROMQL)

@@ -142,19 +142,8 @@ class Gather(ABC):
     def start(self) -> None:
         """Begin the work, in threads of its own, and return at once. Starting twice is fine."""
         with self._state:
-            if self._started or self._closed:
-                return
-            self._started = True
-            try:
-                self._workers = {worker.name: worker for worker in self._known.here()}
-            except LakerunnerError as error:
-                self._fail(error)
-                return
-            if not self._workers:
-                self._fail(Unavailable("no query workers available (setting `workers`)"))
-                return
-            self._pending = self._tasks()
-            self._dispatch()
+            if self._prepare():
+                self._dispatch()
 
     def close(self) -> None:
         """Stop what still runs, from any thread, and wait for that a second at most. Closing twice is fine."""
@@ -215,6 +204,22 @@ class Gather(ABC):
 
     # With the lock held
 
+    def _prepare(self) -> bool:
+        """Cut the leaf into units. Whether there is anything to do: not twice, and not without workers."""
+        if self._started or self._closed:
+            return False
+        self._started = True
+        try:
+            self._workers = {worker.name: worker for worker in self._known.here()}
+        except LakerunnerError as error:
+            self._fail(error)
+            return False
+        if not self._workers:
+            self._fail(Unavailable("no query workers available (setting `workers`)"))
+            return False
+        self._pending = self._tasks()
+        return True
+
     def _tasks(self) -> list[_Task]:
         if self._leaf.cut is Cut.SEGMENTS:
             shares = assign(self._segments, list(self._workers), self._how.size)
@@ -233,14 +238,17 @@ class Gather(ABC):
             if len(self._running) >= _AT_ONCE:
                 return
             if self._busy[task.worker] < _AT_ONCE_PER_WORKER:
-                self._pending.remove(task)
-                self._running[task] = None
-                self._busy[task.worker] += 1
+                self._take(task)
                 Thread(target=self._work, args=(task,), name=f"gather {task.worker}", daemon=True).start()
         if self._running or self._pending or self._failure:
             return
         self._ended = self._end()
         self._state.notify_all()
+
+    def _take(self, task: _Task) -> None:
+        self._pending.remove(task)
+        self._running[task] = None
+        self._busy[task.worker] += 1
 
     def _settle(self, task: _Task, error: Exception) -> None:
         """After an attempt that failed: another worker, the unit without a segment, a gap in the answer, or the end."""
@@ -433,12 +441,27 @@ class PieceGather(Gather):
 
     def pieces(self) -> list[Piece]:
         """Once, blocking. Raises what went wrong."""
-        self.start()
+        task = self._only_task()
+        if task is not None:
+            self._work(task)
         with self._state:
             self._state.wait_for(lambda: self._ended or self._failure is not None or self._closed)
             if self._failure or self._closed:
                 raise self._failure or cancelled()
             return [piece for number in sorted(self._pieces) for piece in self._pieces[number]]
+
+    def _only_task(self) -> _Task | None:
+        """Start the work; one unit alone is returned, for the thread that waits for it anyway: a thread of its own
+        would take as long as many a query."""
+        with self._state:
+            if not self._prepare():
+                return None
+            if len(self._pending) != 1:
+                self._dispatch()
+                return None
+            (task,) = self._pending
+            self._take(task)
+            return task
 
     def _hand_on(self, task: _Task, answer: Answer) -> None:
         operator = self._leaf.operator
