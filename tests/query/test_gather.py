@@ -24,8 +24,9 @@ from lakerunner.query.answer import Answer
 from lakerunner.query.assign import UnitSize, ranked
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import EngineError
-from lakerunner.query.gather import Gathering, RowGather
+from lakerunner.query.gather import Gathering
 from lakerunner.query.inflow import Queued, Spool, Spooled
+from lakerunner.query.row_gather import RowGather
 from lakerunner.query.slots import Slots
 from lakerunner.query.unit import Unit
 from lakerunner.query.worker import QueryWorker

@@ -34,7 +34,8 @@ from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.assign import UnitSize, assign, ranked
 from lakerunner.query.cache import SegmentCache
 from lakerunner.query.failures import EngineError
-from lakerunner.query.gather import Gathering, RowGather
+from lakerunner.query.gather import Gathering
+from lakerunner.query.row_gather import RowGather
 from lakerunner.query.slots import Slots
 from lakerunner.query.sql import SqlQueries
 from lakerunner.query.unit import Unit

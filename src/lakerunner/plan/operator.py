@@ -1,7 +1,7 @@
 """What a worker makes of a scan's rows: the contract of operators.
 
 An operator is a frozen value in a file of its own, with a line in query/operators.py. It states how it runs, how it
-travels to a worker and how its results travel back. It knows nothing of files or HTTP: whoever has the rows hands them
+travels to a worker and how its results travel back. It knows nothing of files or HTTP: the rows are handed
 in. So the same operator can run in a query worker, in a Spark task and while a file is ingested.
 """
 

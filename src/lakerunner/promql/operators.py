@@ -36,7 +36,7 @@ Blocks = Iterable[Callable[[], T]]
 
 
 class MetricSeries(Protocol):
-    """The series of one unit, as whoever reads segments hands them in (query/metrics/unit_series.py)."""
+    """The series of one unit, as a worker hands them in (query/metrics/unit_series.py)."""
 
     @property
     def from_windows(self) -> bool:

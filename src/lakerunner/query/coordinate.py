@@ -16,7 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lakerunner.query.account import Account, total
-from lakerunner.query.gather import RowGather
+from lakerunner.query.row_gather import RowGather
 from lakerunner.query.running import Running, Work
 from lakerunner.query.sandbox.pool import Sandboxes
 from lakerunner.query.sandbox.process import Sandbox

@@ -23,7 +23,7 @@ from lakerunner.query.collected import Collected
 from lakerunner.query.coordinate import Coordinator, Leaves
 from lakerunner.query.expiry import expiry_warnings
 from lakerunner.query.explain import Explained, explained_lines
-from lakerunner.query.gather import Gathering, RowGather
+from lakerunner.query.gather import Gathering
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.leaf_run import LeafRun, Resources
 from lakerunner.query.metrics.refusals import Refusals
@@ -31,6 +31,7 @@ from lakerunner.query.options import Options
 from lakerunner.query.result_cache import ResultCache, result_key
 from lakerunner.query.rounds import InRounds, Round
 from lakerunner.query.row_answer import RowAnswer, RowTerms
+from lakerunner.query.row_gather import RowGather
 from lakerunner.query.series_answer import SeriesAnswer
 from lakerunner.query.stretches import FIRST_BYTES, cut
 from lakerunner.query.workers import Workers

@@ -13,18 +13,15 @@ units wanted it.
 from __future__ import annotations
 
 import logging
-import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
-
-import pyarrow as pa
 
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Lost, Unavailable, UserError
 from lakerunner.model.plural import plural
@@ -36,14 +33,12 @@ from lakerunner.plan.sql_rows import SqlRows
 from lakerunner.query.account import Account, Missing
 from lakerunner.query.answer import Answer
 from lakerunner.query.assign import UnitSize, assign, ranked
-from lakerunner.query.failures import EngineError, cancelled
-from lakerunner.query.inflow import Inflow, Queued, Spool, Spooled, Stopped
+from lakerunner.query.failures import EngineError
+from lakerunner.query.inflow import Spool, Stopped
 from lakerunner.query.unit import Unit
 from lakerunner.query.workers import Worker, Workers
-from lakerunner.series.evaluation.operator import SeriesOperator
-from lakerunner.series.evaluation.pieces import Piece
 
-SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into shards, whoever works them out
+SHARD_ROWS = 4_000_000  # of the picked segments: more are cut into shards, however many workers there are
 _SHARDS = 16
 _AT_ONCE = 32
 _AT_ONCE_PER_WORKER = 2  # one is fetched or sent while the other is computed
@@ -59,7 +54,7 @@ class Gathering:
     account; otherwise they are an error. `ahead`: the work may be started long before its rows are read, or be one of
     several that are read one after the other; its rows wait on disk, so that no worker waits for the reader.
     `shard_rows`: of how many rows a shard of the series or traces is, so that the same rows are always cut in the same
-    way, whoever works them out."""
+    way, however many workers there are."""
 
     partial: bool = False
     ahead: bool = False
@@ -70,7 +65,7 @@ class Gathering:
 
 
 @dataclass(eq=False)
-class _Task:
+class Task:
     """One unit, by whom it is done, and how far it got. `handed` rows are with the reader. `number`: its place among
     the units of the leaf."""
 
@@ -88,14 +83,14 @@ class _Task:
         first = self.shard.number % len(names)
         return names[first:] + names[:first]
 
-    def without(self, segment: Segment) -> _Task:
+    def without(self, segment: Segment) -> Task:
         if segment not in self.segments:
             return self
         return replace(self, segments=tuple(one for one in self.segments if one != segment), tried=set())
 
-    def halves(self) -> list[_Task]:
+    def halves(self) -> list[Task]:
         middle = len(self.segments) // 2
-        return [_Task(self.worker, part) for part in (self.segments[:middle], self.segments[middle:])]
+        return [Task(self.worker, part) for part in (self.segments[:middle], self.segments[middle:])]
 
 
 class Gather(ABC):
@@ -119,8 +114,8 @@ class Gather(ABC):
         self._state = Condition()
         self._workers: dict[str, Worker] = {}
         self._lost: dict[str, str] = {}
-        self._pending: list[_Task] = []
-        self._running: dict[_Task, Answer | None] = {}
+        self._pending: list[Task] = []
+        self._running: dict[Task, Answer | None] = {}
         self._busy: Counter[str] = Counter()
         self._account = Account()
         self._missing: set[UUID] = set()
@@ -158,7 +153,7 @@ class Gather(ABC):
     # What becomes of results
 
     @abstractmethod
-    def _hand_on(self, task: _Task, answer: Answer) -> None:
+    def _hand_on(self, task: Task, answer: Answer) -> None:
         """Take the results of a unit, in its thread."""
 
     @abstractmethod
@@ -171,7 +166,7 @@ class Gather(ABC):
 
     # One unit, in its thread
 
-    def _work(self, task: _Task) -> None:
+    def _work(self, task: Task) -> None:
         error: Exception | None = None
         account = Account()
         try:
@@ -191,7 +186,7 @@ class Gather(ABC):
                 self._settle(task, error)
             self._dispatch()
 
-    def _attempt(self, task: _Task) -> Account:
+    def _attempt(self, task: Task) -> Account:
         unit = Unit(self._organization, self._leaf, task.segments, task.shard, self._tiles)
         answer = self._workers[task.worker].run(unit)
         with closing(answer):
@@ -220,14 +215,14 @@ class Gather(ABC):
         self._pending = self._tasks()
         return True
 
-    def _tasks(self) -> list[_Task]:
+    def _tasks(self) -> list[Task]:
         if self._leaf.cut is Cut.SEGMENTS:
             shares = assign(self._segments, list(self._workers), self._how.size)
-            return [_Task(share.worker, share.segments, number=n) for n, share in enumerate(shares)]
+            return [Task(share.worker, share.segments, number=n) for n, share in enumerate(shares)]
         rows = sum(segment.rows for segment in self._segments)
         shards = max(1, min(self._how.most_shards, rows // self._how.shard_rows))
         segments = tuple(self._segments)
-        tasks = [_Task("", segments, Shard(number, shards), number) for number in range(shards if segments else 0)]
+        tasks = [Task("", segments, Shard(number, shards), number) for number in range(shards if segments else 0)]
         for task in tasks:
             task.worker = task.ranked(self._workers)[0]
         return tasks
@@ -245,12 +240,12 @@ class Gather(ABC):
         self._ended = self._end()
         self._state.notify_all()
 
-    def _take(self, task: _Task) -> None:
+    def _take(self, task: Task) -> None:
         self._pending.remove(task)
         self._running[task] = None
         self._busy[task.worker] += 1
 
-    def _settle(self, task: _Task, error: Exception) -> None:
+    def _settle(self, task: Task, error: Exception) -> None:
         """After an attempt that failed: another worker, the unit without a segment, a gap in the answer, or the end."""
         task.tried.add(task.worker)
         if isinstance(error, Lost):
@@ -265,7 +260,7 @@ class Gather(ABC):
         else:
             self._do_without(task, error)
 
-    def _do_without(self, task: _Task, error: Unavailable | Corrupt) -> None:
+    def _do_without(self, task: Task, error: Unavailable | Corrupt) -> None:
         """Name what cannot be read as missing, and go on with what can."""
         damaged = [one for one in task.segments if isinstance(error, Corrupt) and one.id == error.segment]
         if damaged and not task.handed:
@@ -277,11 +272,11 @@ class Gather(ABC):
         else:
             self._miss(task.segments, task, error)
 
-    def _is_divisible(self, task: _Task) -> bool:
+    def _is_divisible(self, task: Task) -> bool:
         """Whether the halves of a unit's segments may be worked out apart, and nothing of it was handed on."""
         return self._leaf.cut is Cut.SEGMENTS and len(task.segments) > 1 and not task.handed
 
-    def _miss(self, segments: Sequence[Segment], task: _Task, error: Exception) -> None:
+    def _miss(self, segments: Sequence[Segment], task: Task, error: Exception) -> None:
         new = [one for one in segments if one.id not in self._missing]
         if not new:
             return
@@ -290,7 +285,7 @@ class Gather(ABC):
         reason = f"broke off after {plural(task.handed, 'row')}: {error}" if task.handed else str(error)
         self._account += Account(missing=(Missing(len(new), time_range, reason),))
 
-    def _lose(self, task: _Task, error: Lost) -> None:
+    def _lose(self, task: Task, error: Lost) -> None:
         self._lost[task.worker] = str(error)
         gone = Unavailable(f"no query worker is reachable: {'; '.join(self._lost.values())}")
         orphans = [one for one in self._pending if one.worker == task.worker]
@@ -298,7 +293,7 @@ class Gather(ABC):
         for one in (*reversed(orphans), task):
             self._pass_on(one, gone)
 
-    def _pass_on(self, task: _Task, error: LakerunnerError) -> None:
+    def _pass_on(self, task: Task, error: LakerunnerError) -> None:
         others = self._others(task)
         if not others:
             self._fail(error)
@@ -306,7 +301,7 @@ class Gather(ABC):
         task.worker = others[0]
         self._pending.insert(0, task)
 
-    def _others(self, task: _Task) -> list[str]:
+    def _others(self, task: Task) -> list[str]:
         out = task.tried | self._lost.keys()
         return [name for name in task.ranked(self._workers) if name not in out]
 
@@ -322,171 +317,6 @@ class Gather(ABC):
         Thread(target=_close_all, args=([one for one in self._running.values() if one],), daemon=True).start()
 
 
-class RowGather(Gather):
-    """The rows of a leaf, for one reader, as they come: an Answer (query/answer.py) where nothing is to be added."""
-
-    def __init__(
-        self,
-        organization: UUID,
-        leaf: Leaf,
-        segments: Sequence[Segment],
-        workers: Workers,
-        how: Gathering,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(organization, leaf, segments, workers, how)
-        self._inflow: Inflow = Spooled(how.spool) if how.ahead else Queued()
-        self._schema: pa.Schema | None = None
-        self._clock = clock
-        self._waited = 0.0
-
-    @property
-    def account(self) -> Account:
-        return super().account + Account(seconds={"gather": self._waited})
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Starts the work, and waits for the first columns."""
-        self.start()
-        with self._state:
-            self._timed(
-                lambda: self._state.wait_for(
-                    lambda: self._schema is not None or self._failure is not None or self._closed
-                )
-            )
-            if self._failure or self._schema is None:
-                raise self._failure or cancelled()
-            return self._schema
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Once: the rows of all units; what went wrong is raised from it."""
-        _, rows = self.schema, iter(self._inflow)
-        while (batch := self._timed(lambda: next(rows, None))) is not None:
-            yield batch
-        with self._state:
-            if self._failure or self._closed or not self._ended:
-                raise self._failure or cancelled()
-
-    def reader(self) -> pa.RecordBatchReader:
-        """Once: the same rows, for DuckDB."""
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
-
-    def _hand_on(self, task: _Task, answer: Answer) -> None:
-        self._agree(answer.schema, task.worker)
-        for batch in self._unseen(task, answer) if self._leaf.operator.steady else self._whole(answer):
-            self._inflow.put(batch)
-            task.handed += batch.num_rows
-
-    def _end(self) -> bool:
-        if self._schema is None:  # without segments, or none could be read: the columns are wanted all the same
-            nothing = _Task("", ())
-            nothing.worker = self._others(nothing)[0]
-            self._pending.append(nothing)
-            self._dispatch()
-            return False
-        self._inflow.end()
-        return True
-
-    def _stop(self) -> None:
-        self._inflow.close()
-
-    def _agree(self, schema: pa.Schema, worker: str) -> None:
-        with self._state:
-            if self._schema is None:
-                self._schema = schema
-                self._state.notify_all()
-            elif not schema.equals(self._schema):
-                raise Unavailable(
-                    f"query worker {worker} gives columns {_types(schema)}, another {_types(self._schema)}: "
-                    "do they run the same version?"
-                )
-
-    def _unseen(self, task: _Task, answer: Answer) -> Iterator[pa.RecordBatch]:
-        """The rows after those that an earlier worker gave."""
-        seen = task.handed
-        for batch in answer:
-            skipped = min(seen, batch.num_rows)
-            seen -= skipped
-            if skipped < batch.num_rows:
-                yield batch.slice(skipped)
-        if seen:
-            raise Unavailable(
-                f"query worker {task.worker} returned {plural(seen, 'row')} fewer than the worker it replaced"
-            )
-
-    def _whole(self, answer: Answer) -> Iterator[pa.RecordBatch]:
-        """The rows when all of them are here: an attempt that fails has handed on none."""
-        kept = Spooled(self._how.spool)
-        with closing(kept):
-            for batch in answer:
-                kept.put(batch)
-            kept.end()
-            yield from kept
-
-    def _timed(self, step: Callable[[], T]) -> T:
-        began = self._clock()
-        try:
-            return step()
-        finally:
-            self._waited += self._clock() - began
-
-
-class PieceGather(Gather):
-    """The pieces of a leaf on series, all of them, in the order of its units: what is folded depends on that order."""
-
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        self._pieces: dict[int, list[Piece]] = {}
-        self._points = 0
-
-    def pieces(self) -> list[Piece]:
-        """Once, blocking. Raises what went wrong."""
-        task = self._only_task()
-        if task is not None:
-            self._work(task)
-        with self._state:
-            self._state.wait_for(lambda: self._ended or self._failure is not None or self._closed)
-            if self._failure or self._closed:
-                raise self._failure or cancelled()
-            return [piece for number in sorted(self._pieces) for piece in self._pieces[number]]
-
-    def _only_task(self) -> _Task | None:
-        """Start the work; one unit alone is returned, for the thread that waits for it anyway: a thread of its own
-        would take as long as many a query."""
-        with self._state:
-            if not self._prepare():
-                return None
-            if len(self._pending) != 1:
-                self._dispatch()
-                return None
-            (task,) = self._pending
-            self._take(task)
-            return task
-
-    def _hand_on(self, task: _Task, answer: Answer) -> None:
-        operator = self._leaf.operator
-        pieces: list[Piece] = []
-        try:
-            for piece in answer:
-                pieces.append(piece)
-                with self._state:
-                    self._points += piece.points
-                if isinstance(operator, SeriesOperator):
-                    operator.check_points(self._points)
-        except BaseException:  # another begins again
-            with self._state:
-                self._points -= sum(piece.points for piece in pieces)
-            raise
-        with self._state:
-            self._pieces[task.number] = pieces
-
-    def _end(self) -> bool:
-        return True
-
-    def _stop(self) -> None:
-        """Nothing waits."""
-
-
 def _close_all(answers: Sequence[Answer]) -> None:
     """At once; an answer that takes long to stop goes on stopping by itself."""
     closers = [Thread(target=answer.close, name="gather-close", daemon=True) for answer in answers]
@@ -495,7 +325,3 @@ def _close_all(answers: Sequence[Answer]) -> None:
     deadline = monotonic() + _CLOSE_SECONDS
     for closer in closers:
         closer.join(max(0.0, deadline - monotonic()))
-
-
-def _types(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -20,10 +20,11 @@ from lakerunner.plan.scan import Scan
 from lakerunner.promql.sample_range import Selection
 from lakerunner.query.account import Account
 from lakerunner.query.failures import cancelled, too_long
-from lakerunner.query.gather import Gathering, PieceGather
+from lakerunner.query.gather import Gathering
 from lakerunner.query.known_segments import KnownSegments, Pick
 from lakerunner.query.metrics.refusals import Refusals
 from lakerunner.query.options import Options
+from lakerunner.query.piece_gather import PieceGather
 from lakerunner.query.workers import Workers
 from lakerunner.series.evaluation.pieces import Piece
 
@@ -117,7 +118,7 @@ class LeafRun:
         with self._lock:
             self._running = gather
         try:
-            if self._stopped.is_set():  # whoever closes sets the flag first: it sees this gather, or we see the flag
+            if self._stopped.is_set():  # close() sets the flag first: it sees this gather, or we see the flag
                 self.check()
             return gather.pieces()
         except UserError:

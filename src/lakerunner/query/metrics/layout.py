@@ -72,7 +72,7 @@ class Layout:
         return np.where(self.spread, _SPREAD_WEIGHT * rows, rows)
 
     def blocks(self, shard: Shard, most: int, parts: int = 1) -> Iterator[Block]:
-        """The part's groups in parts of at most `most` samples, but at least one group; in so many parts at least,
+        """The shard's groups in parts of at most `most` samples, but at least one group; in so many parts at least,
         where these are not too small."""
         before = np.append(0, np.cumsum(self.weights))
         share = before[:-1] * shard.of // max(int(before[-1]), 1)
