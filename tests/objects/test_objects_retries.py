@@ -131,7 +131,7 @@ def test_retrying_ends_with_its_time(loopback: Loopback) -> None:
     with pytest.raises(Unavailable):
         open_store(StoreAddress("s3://lake", given, retries=1000, retry_seconds=3.0)).get("a", max_bytes=1)
     assert time.monotonic() - began < 60
-    assert 2 <= len(loopback.requests) < 20
+    assert 2 <= len(loopback.requests) < 100  # pauses are random and of 0.1 s at least: 31 tries, but not 1,000
 
 
 def test_a_silent_server_is_given_up(loopback: Loopback) -> None:
