@@ -51,7 +51,7 @@ fix: setup ## format and mend what ruff can mend
 	$(BIN)/ruff check --fix src demo tests bench
 
 golden: setup ## rewrite the golden files; read the diff
-	GOLDEN=rewrite $(BIN)/pytest tests/lakeql tests/plan tests/pipeline/test_inputs_golden.py -k golden
+	GOLDEN=rewrite $(BIN)/pytest tests/lakeql tests/plan tests/promql tests/pipeline/test_inputs_golden.py -k golden
 
 bench: setup ## every benchmark, ratios in one run
 	@for file in bench/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

@@ -7,7 +7,6 @@ object holds its parameters.
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from uuid import UUID
@@ -21,14 +20,14 @@ from lakerunner.model.signal import Attribute
 from lakerunner.model.time import MAX_NS, MIN_NS, time_text
 from lakerunner.plan.scan import Scan
 from suites.bound import bound_types
+from suites.golden import check_golden, files_of
 from suites.plans import finish_of, leaf_sql
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
 TYPES = bound_types()
-FILES = sorted((Path(__file__).parents[1] / "golden" / "lakeql").glob("*.txt"))
+FILES = files_of("lakeql")
 PARAMETERS = re.compile(r"-- (\{.*\})$")
-CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)
 
 
 def described(sql: str) -> str:
@@ -66,17 +65,10 @@ def named(column: str | Attribute) -> str:
     return column if isinstance(column, str) else f"{column.scope} {column.key}"
 
 
-def rewritten(text: str) -> str:
-    return "\n".join(f"---\n{sql}\n---\n{described(sql)}\n" for sql in CASE.findall(text))
-
-
 def test_golden_files_are_there() -> None:
     assert len(FILES) >= 5
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_golden(path: Path) -> None:
-    text = path.read_text()
-    if os.environ.get("GOLDEN") == "rewrite":
-        path.write_text(rewritten(text))
-    assert path.read_text() == rewritten(text)
+    check_golden(path, described)

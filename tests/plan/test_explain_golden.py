@@ -4,8 +4,6 @@ each query. A file holds cases, each a query between two lines of dashes, then i
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 from uuid import UUID
 
@@ -14,19 +12,16 @@ import pytest
 from lakerunner.lakeql import compile_sql
 from lakerunner.plan.explain import plan_lines
 from suites.bound import bound_types
+from suites.golden import check_golden, files_of
 
 OWN = UUID("12340000-0000-4000-8000-000000000000")
 NOW = 1_704_164_645_123_456_789  # 2024-01-02T03:04:05.123456789Z
 TYPES = bound_types()
-FILES = sorted((Path(__file__).parents[1] / "golden" / "explain").glob("*.txt"))
-CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)
+FILES = files_of("explain")
 
 
-def rewritten(text: str) -> str:
-    def explained(sql: str) -> str:
-        return "\n".join(plan_lines(compile_sql(sql, OWN, NOW, types=TYPES)))
-
-    return "\n".join(f"---\n{sql}\n---\n{explained(sql)}\n" for sql in CASE.findall(text))
+def described(sql: str) -> str:
+    return "\n".join(plan_lines(compile_sql(sql, OWN, NOW, types=TYPES)))
 
 
 def test_golden_files_are_there() -> None:
@@ -35,7 +30,4 @@ def test_golden_files_are_there() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_golden(path: Path) -> None:
-    text = path.read_text()
-    if os.environ.get("GOLDEN") == "rewrite":
-        path.write_text(rewritten(text))
-    assert path.read_text() == rewritten(text)
+    check_golden(path, described)

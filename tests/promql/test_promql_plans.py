@@ -6,7 +6,6 @@ A file holds cases, each a query between two lines of dashes, then its plan. The
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -17,9 +16,9 @@ from lakerunner.plan.explain import plan_lines
 from lakerunner.promql.operators import Limits
 from lakerunner.promql.plan import PromqlQuestion, SeriesFinish, compile_promql
 from lakerunner.series.values import Steps
+from suites.golden import check_golden, files_of, queries_of
 
-FILES = sorted((Path(__file__).parents[1] / "golden" / "promql").glob("*.txt"))
-CASE = re.compile(r"^---\n(.+?)\n---\n", re.M | re.S)
+FILES = files_of("promql")
 OPTION = re.compile(r"# (instant|raw|step|from)(?: (\d+)s)?$", re.M)
 START = 1_704_067_200_000
 
@@ -40,26 +39,19 @@ def described(text: str) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-def rewritten(text: str) -> str:
-    return "\n".join(f"---\n{query}\n---\n{described(query)}\n" for query in CASE.findall(text))
-
-
 def test_golden_files_are_there() -> None:
     assert len(FILES) >= 3
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_golden(path: Path) -> None:
-    text = path.read_text()
-    if os.environ.get("GOLDEN") == "rewrite":
-        path.write_text(rewritten(text))
-    assert path.read_text() == rewritten(text)
+    check_golden(path, described)
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_a_plan_is_a_value(path: Path) -> None:
     """The same question gives the same plan, which can be a key; some of the steps give a plan of their own."""
-    for query in CASE.findall(path.read_text()):
+    for query in queries_of(path):
         try:
             plan, again = (compile_promql(question_of(query), Limits()) for _ in range(2))
         except UserError:

@@ -237,6 +237,8 @@ def test_what_is_wrong_has_a_position(served: Served) -> None:
 def test_a_query_is_cancelled_from_another_thread(served: Served) -> None:
     answer = served.engine.answer(OWN, compile_grep("payment taken", DAY), Options(NOW))
     batches = iter(answer)
-    threading.Thread(target=answer.close).run()
+    closing = threading.Thread(target=answer.close)
+    closing.start()
+    closing.join()
     with pytest.raises(UserError, match="cancelled"):
         list(batches)
