@@ -23,7 +23,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as DuckDB writes a BIGINT; of th
 
 
 def read_numbers(tree: exp.Query, drafts: list[Draft]) -> None:
-    """An attribute that is compared with a number is read as one, NULL where it is none."""
+    """Read an attribute that is compared with a number as a number, NULL where its text is not one."""
     known = {name: attribute for draft in drafts for name, attribute in _columns(draft).items()}
     for node in list(tree.find_all(*_COMPARISONS, exp.Between, exp.In)):
         for side, others in _compared(node):

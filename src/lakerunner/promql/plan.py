@@ -6,9 +6,8 @@ function of the question alone; which rollups may serve a leaf is stated in it, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from lakerunner.model.errors import UserError
 from lakerunner.model.labels.matcher import Matcher
@@ -35,6 +34,9 @@ from lakerunner.series.values import Samples, Scalar, Steps, String, Value, Vect
 EVERY_SAMPLE = "this part of the query needs every sample"
 _ASKED_RAW = "the request has tier=raw"
 Answered = Vector | Scalar | String | Samples
+LeafValues = Mapping[Operator, Vector | Samples]
+# Gets samples that the plan has no leaf for: those that info() finds it needs.
+Select = Callable[[FetchSamples], Samples]
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,6 @@ def samples_leaf(operator: FetchSamples) -> Leaf | None:
     return Leaf(scan, operator, Cut.SERIES, Rollup(RAW, EVERY_SAMPLE)) if scan else None
 
 
-class Select(Protocol):
-    """Gets samples that the plan has no leaf for: those that info() finds it needs."""
-
-    def __call__(self, operator: FetchSamples) -> Samples: ...
-
-
 @dataclass(frozen=True)
 class SeriesFinish(Finish):
     """Evaluate `rest`, whose Given nodes are the values of `fragments` by number. A fragment without a leaf has no
@@ -115,11 +111,12 @@ class SeriesFinish(Finish):
         for one in self.fragments:
             bounds.hold(1, most_steps(one.expression, one.steps, PROMQL))
 
-    def run(self, values: Mapping[Operator, Value | Samples], select: Select, bounds: Bounds, notes: Notes) -> Answered:
+    def run(self, values: LeafValues, select: Select, bounds: Bounds, notes: Notes) -> Answered:
         """`values` are those of the leaves, by their operators."""
-        given = [values[one] if one in values else one.fold((), notes) for one in self.fragments]
-        source = _Source(values, select, self.query.limits)
-        evaluator = self._evaluator(source, given, bounds)  # type: ignore[arg-type]
+        given = [
+            found if isinstance(found := values.get(one), Vector) else one.fold((), notes) for one in self.fragments
+        ]
+        evaluator = self._evaluator(_Source(values, select, self.query.limits), given, bounds)
         value = finished(evaluator.evaluate(self.rest, self.query.steps))
         if isinstance(value, Vector) and len(value) > self.query.limits.max_series:
             raise self.query.limits.too_many_series()
@@ -147,7 +144,7 @@ class SeriesFinish(Finish):
 class _Source:
     """The samples that the leaves gave, or that are selected only now."""
 
-    values: Mapping[Operator, Value | Samples]
+    values: LeafValues
     fetch: Select
     limits: Limits
 

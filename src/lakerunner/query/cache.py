@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
-from lakerunner.model.errors import Corrupt, TooLarge, UserError
+from lakerunner.model.errors import Corrupt, LakerunnerError, TooLarge, UserError
 from lakerunner.model.segment import Segment
 from lakerunner.model.signal import Attribute, signal_named
 from lakerunner.model.text_index import SIDE_FILE, TextIndex
@@ -164,13 +164,16 @@ class SegmentCache:
             yield files
 
     def _damaged(self, segments: list[Segment], hold: Callable[[list[Segment], list[CachedFile]], T]) -> UUID | None:
-        """Return the id of the first segment that cannot be held alone; None if each can by now."""
+        """Return the id of the first segment that cannot be held alone; None if each can by now, or it cannot be found
+        out: then the error that is being named stands for itself."""
         for segment in segments:
             try:
                 with self._files.holding() as held:
                     hold([segment], held)
             except Corrupt:
                 return segment.id
+            except (LakerunnerError, OSError):
+                return None
         return None
 
     def _of(self, scan: Scan, held: list[CachedFile]) -> _Holding:

@@ -20,7 +20,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from time import monotonic
-from typing import TypeVar
 from uuid import UUID
 
 from lakerunner.model.errors import Busy, Corrupt, LakerunnerError, Lost, Unavailable, UserError
@@ -45,7 +44,6 @@ _AT_ONCE_PER_WORKER = 2  # one is fetched or sent while the other is computed
 _CLOSE_SECONDS = 1.0
 _ANY_SEGMENT = UUID(int=0)
 _logger = logging.getLogger("lakerunner.query.gather")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,16 @@ What always holds: pieces stand in the order of the units, whoever worked them o
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from uuid import UUID
 
+from lakerunner.model.segment import Segment
+from lakerunner.model.tiling import Tiles
+from lakerunner.plan.plan import Leaf
 from lakerunner.query.answer import Answer
 from lakerunner.query.failures import cancelled
-from lakerunner.query.gather import Gather, Task
+from lakerunner.query.gather import Gather, Gathering, Task
+from lakerunner.query.workers import Workers
 from lakerunner.series.evaluation.operator import SeriesOperator
 from lakerunner.series.evaluation.pieces import Piece
 
@@ -17,8 +22,16 @@ from lakerunner.series.evaluation.pieces import Piece
 class PieceGather(Gather):
     """The pieces of a leaf on series, all of them, in the order of its units: what is folded depends on that order."""
 
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
+    def __init__(
+        self,
+        organization: UUID,
+        leaf: Leaf,
+        segments: Sequence[Segment],
+        workers: Workers,
+        how: Gathering,
+        tiles: Tiles,
+    ) -> None:
+        super().__init__(organization, leaf, segments, workers, how, tiles)
         self._pieces: dict[int, list[Piece]] = {}
         self._points = 0
 

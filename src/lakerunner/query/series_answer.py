@@ -32,7 +32,7 @@ from lakerunner.series.evaluation.pieces import Piece, Untiered
 from lakerunner.series.evaluation.tiers import Guarded
 from lakerunner.series.expression import Kind
 from lakerunner.series.notes import Note, Notes
-from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, String, Value, Vector
+from lakerunner.series.values import NO_SAMPLES, Samples, Scalar, Steps, String, Vector
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class SeriesAnswer:
     def _finished(self, plan: Plan, finish: SeriesFinish) -> Vector | Scalar | String | Samples:
         finish.check(self._bounds)
         notes = Notes(PROMQL.words)
-        values: dict[Operator, Value | Samples] = {leaf.operator: self._leaf(leaf, notes) for leaf in plan.leaves}
+        values: dict[Operator, Vector | Samples] = {leaf.operator: self._leaf(leaf, notes) for leaf in plan.leaves}
         value = finish.run(values, self._select, self._bounds, notes)
         self._notes.add(notes.all())
         return value
@@ -182,10 +182,8 @@ def expired_notes(reads: Sequence[Read]) -> tuple[Note, ...]:
 
 
 def raw_read(leaf: Leaf, guarded: Guarded, pick: Pick) -> Read:
-    selection = selection_of(leaf)
-    return _read(
-        leaf, guarded, pick, {RAW: ((selection.start, selection.end),)} if selection.start < selection.end else {}
-    )
+    times = selection_of(leaf).start, selection_of(leaf).end
+    return _read(leaf, guarded, pick, {RAW: (times,)} if times[0] < times[1] else {})
 
 
 def _read(leaf: Leaf, guarded: Guarded, pick: Pick, tiles: Tiles) -> Read:

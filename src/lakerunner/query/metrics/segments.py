@@ -88,7 +88,7 @@ class MetricSegments:
     def samples(
         self, segments: Sequence[Segment], selection: Selection, *, block_samples: int = BLOCK_SAMPLES
     ) -> Blocks:
-        """The samples of the selection's part, block by block: each series is in one of them, whole. Nothing is read
+        """The samples of the selection's shard, block by block: each series is in one of them, whole. Nothing is read
         before the first block is asked for."""
         return Blocks(self, tuple(segments), selection, block_samples)
 
